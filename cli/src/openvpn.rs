@@ -109,11 +109,11 @@ async fn serve(name: &str, settings: Settings, engines: Arc<Choice>) -> Outcome 
         Err(error) => tracing::warn!("postern show will not find {name}: {error}"),
     }
     tracing::info!("interface {name} is ready");
-    tokio::select! {
-        () = runner.run() => {}
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    let ended = tokio::select! {
+        ended = runner.run() => ended,
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+    };
     runner.end();
-    Ok(())
+    Ok(ended?)
 }

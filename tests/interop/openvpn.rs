@@ -1,6 +1,6 @@
 //! With OpenVPN 2.6, which is the client or the server.
 
-use crate::openvpn_ends::{Program, end_to_end, moves, renewals, two_clients};
+use crate::openvpn_ends::{Program, end_to_end, ends_because_of, moves, renewals, two_clients};
 
 const OUR_SERVER: [Program; 2] = [Program::Stock, Program::Ours];
 const OUR_CLIENT: [Program; 2] = [Program::Ours, Program::Stock];
@@ -33,4 +33,9 @@ fn a_stock_client_that_moves_keeps_its_session() {
 #[test]
 fn a_stock_client_and_one_of_ours_reach_each_other() {
     two_clients(Program::Stock);
+}
+
+#[test]
+fn our_client_ends_if_a_stock_server_wants_more_in_the_tunnel_than_is_served() {
+    ends_because_of(Program::Stock, "redirect-gateway def1", "\"redirect-gateway def1\" is not served");
 }

@@ -1,7 +1,7 @@
 //! OpenVPN with ourselves at both ends.
 
 use crate::openvpn_ends::{
-    Program, SERVER_END, configuration, end_to_end, moves, renewals, two_clients, write_keys,
+    Program, SERVER_END, configuration, end_to_end, ends_because_of, moves, renewals, two_clients, write_keys,
 };
 use crate::support::postern;
 use std::process::Command;
@@ -24,6 +24,16 @@ fn a_client_of_ours_that_moves_keeps_its_session() {
 #[test]
 fn clients_of_ours_reach_each_other_from_their_own_addresses() {
     two_clients(Program::Ours);
+}
+
+#[test]
+fn a_client_ends_if_the_server_wants_more_in_the_tunnel_than_is_served() {
+    ends_because_of(Program::Ours, "redirect-gateway def1", "\"redirect-gateway def1\" is not served");
+    ends_because_of(
+        Program::Ours,
+        "route 192.168.0.0 255.255.0.0",
+        "192.168.0.0/16 leads to the server itself",
+    );
 }
 
 #[test]

@@ -196,6 +196,31 @@ pub fn two_clients(first: Program) {
     assert!(dropped(&ends.lab.interface(INTERFACES[SERVER_END]), "foreign-source") >= 2);
 }
 
+/// A client of ours ends instead of sending in clear what its server wants in the tunnel.
+pub fn ends_because_of(server: Program, option: &str, told: &str) {
+    if server == Program::Stock && !lab::has_program("/usr/sbin/openvpn") {
+        return skip("needs openvpn");
+    }
+    let Some(mut lab) = sites_and(&["c"]) else { return };
+    let files = tempfile::tempdir().expect("a directory");
+    write_keys(&files);
+    let [client, server] = [(CLIENT_END, Program::Ours), (SERVER_END, server)].map(|(end, program)| {
+        let push = if end == SERVER_END { format!("push \"{option}\"\n") } else { String::new() };
+        let interface = lab.interface(INTERFACES[end]);
+        let text = configuration(&files, end, &interface, Some(3600)) + &push;
+        start(&mut lab, &files, program, end, &text)
+    });
+    let mut status = None;
+    let ended = wait_until(PATIENCE, || {
+        status = lab.ended(client);
+        status.is_some()
+    });
+    let log = std::fs::read_to_string(path(&files, &format!("{CLIENT_END}.log"))).unwrap_or_default();
+    assert!(ended.is_ok() && status.and_then(|it| it.code()) == Some(1), "{status:?} {log}");
+    assert!(log.contains(told) && log.contains("fix: "), "{log}");
+    lab.kill(server, Signal::TERM);
+}
+
 /// Starts one end: the same file for both programs.
 fn run(
     lab: &mut Lab,
@@ -205,10 +230,14 @@ fn run(
     interface: &str,
     renegotiate_seconds: Option<u64>,
 ) -> Process {
+    start(lab, files, program, end, &configuration(files, end, interface, renegotiate_seconds))
+}
+
+fn start(lab: &mut Lab, files: &TempDir, program: Program, end: usize, configuration: &str) -> Process {
     let log = File::options().create(true).append(true).open(files.path().join(format!("{end}.log")));
     let log = log.expect("created");
     let path = path(files, &format!("{}.conf", NAMES[end]));
-    std::fs::write(&path, configuration(files, end, interface, renegotiate_seconds)).expect("written");
+    std::fs::write(&path, configuration).expect("written");
     let mut command = match program {
         Program::Ours => {
             let mut command = lab.command(SITES[end], postern());

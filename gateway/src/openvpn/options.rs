@@ -34,6 +34,10 @@ const READ: &[&str] = &[
     "explicit-exit-notify",
 ];
 
+/// Options that put traffic into the tunnel: without them it would leave in clear.
+const PROTECTING: &[&str] =
+    &["redirect-gateway", "redirect-private", "block-ipv6", "block-outside-dns", "route", "route-ipv6"];
+
 /// Reads the options of a push reply.
 pub fn parse(options: &[String]) -> Network {
     let mut network = Network::default();
@@ -47,6 +51,14 @@ pub fn parse(options: &[String]) -> Network {
 }
 
 impl Network {
+    /// The first option that we do not serve, and that would put traffic into the tunnel.
+    pub fn unprotected(&self) -> Option<&str> {
+        let is_protecting = |option: &&String| {
+            option.split_ascii_whitespace().next().is_some_and(|it| PROTECTING.contains(&it))
+        };
+        self.unserved.iter().find(is_protecting).map(String::as_str)
+    }
+
     /// Takes one option; `None` if it is not served.
     fn take(&mut self, option: &str, is_subnet: bool) -> Option<()> {
         let words: Vec<&str> = option.split_ascii_whitespace().collect();
@@ -126,6 +138,8 @@ mod tests {
             ["redirect-gateway def1", "dhcp-option DNS 192.0.2.1", "route 10.0.0.0 255.0.255.0", "tun-mtu 1"];
         let network = of(&options);
         assert_eq!(network.unserved, options);
+        assert_eq!(network.unprotected(), Some("redirect-gateway def1"));
+        assert_eq!(of(&["dhcp-option DNS 192.0.2.1"]).unprotected(), None);
         assert!(network.routes.is_empty() && network.mtu.is_none());
     }
 }

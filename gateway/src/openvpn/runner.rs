@@ -2,6 +2,7 @@
 
 use super::control_thread::Report;
 use super::interface::Interface;
+use super::options::Network;
 use super::settings::{Role, Settings};
 use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::wants::Wants;
@@ -12,6 +13,7 @@ use axum::Router;
 use crypto::Engine;
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -27,6 +29,16 @@ pub enum RunError {
     /// The kernel refused addresses or routes.
     #[error(transparent)]
     Network(#[from] NetlinkError),
+    /// Traffic that the server wants in the tunnel would leave in clear.
+    #[error(
+        "interface {0}: the server's option \"{1}\" is not served, and its traffic would leave in clear\n  fix: do not push it to this client"
+    )]
+    Unprotected(String, String),
+    /// The packets of the tunnel would enter the tunnel.
+    #[error(
+        "interface {0}: the route {1} leads to the server itself\n  fix: push, or write, routes without its address"
+    )]
+    Covers(String, IpNet),
 }
 
 /// A served interface.
@@ -36,6 +48,8 @@ pub struct Runner {
     wants: Wants,
     /// Routes of a client's own configuration.
     routes: Vec<IpNet>,
+    /// The servers of a client.
+    remotes: Vec<IpAddr>,
     removed: mpsc::UnboundedReceiver<Removed>,
     reports: mpsc::UnboundedReceiver<Report>,
 }
@@ -75,16 +89,19 @@ impl Runner {
         let (events, removed) = mpsc::unbounded_channel();
         let (report, reports) = mpsc::unbounded_channel();
         let (wants, mtu) = (own(&settings), settings.mtu);
-        let routes = match &settings.role {
-            Role::Client(client) => client.routes.clone(),
-            Role::Server(_) => Vec::new(),
+        let (routes, remotes) = match &settings.role {
+            Role::Client(client) => (
+                client.routes.clone(),
+                client.remotes.iter().map(|remote| remote.ip().to_canonical()).collect(),
+            ),
+            Role::Server(_) => Default::default(),
         };
         let host = Host::start(BTreeMap::new())?;
         let interface = Arc::new(Interface::create(name, settings, engine, options, events, report)?);
         set_mtu(name, mtu)?;
         host::change_link(name, &[LinkChange { up: Some(true), ..LinkChange::default() }])?;
         host.set(name, Some(wants.clone()))?;
-        Ok(Self { interface, host, wants, routes, removed, reports })
+        Ok(Self { interface, host, wants, routes, remotes, removed, reports })
     }
 
     /// What the API shows.
@@ -92,23 +109,35 @@ impl Runner {
         Arc::new(Shown(Arc::clone(&self.interface)))
     }
 
-    /// Serves until another program deletes the interface.
-    pub async fn run(&mut self) {
+    /// Serves until another program deletes the interface, or the server of a client asks for what is not served.
+    pub async fn run(&mut self) -> Result<(), RunError> {
         loop {
             tokio::select! {
-                _ = self.removed.recv() => return,
-                Some(Report::Configured(network)) = self.reports.recv() => {
-                    let name = self.interface.name();
-                    let mtu = network.mtu.map_or(Ok(()), |mtu| set_mtu(name, mtu));
-                    let wants = wants(network.addresses, network.routes.into_iter().chain(self.routes.iter().copied()));
-                    let changed = self.host.change(name, &self.wants, &wants);
-                    self.wants = wants;
-                    if let Err(error) = mtu.and(changed) {
-                        tracing::error!("interface {name}: {error}");
-                    }
-                }
+                _ = self.removed.recv() => return Ok(()),
+                Some(Report::Configured(network)) = self.reports.recv() => self.configure(network)?,
             }
         }
+    }
+
+    /// Takes the network that a server has given us.
+    fn configure(&mut self, network: Network) -> Result<(), RunError> {
+        let name = self.interface.name();
+        if let Some(option) = network.unprotected() {
+            return Err(RunError::Unprotected(name.to_owned(), option.to_owned()));
+        }
+        let routes: Vec<IpNet> = network.routes.iter().chain(&self.routes).copied().collect();
+        let covers = |route: &&IpNet| self.remotes.iter().any(|remote| route.contains(remote));
+        if let Some(route) = routes.iter().find(covers) {
+            return Err(RunError::Covers(name.to_owned(), *route));
+        }
+        let mtu = network.mtu.map_or(Ok(()), |mtu| set_mtu(name, mtu));
+        let wants = wants(network.addresses, routes);
+        let changed = self.host.change(name, &self.wants, &wants);
+        self.wants = wants;
+        if let Err(error) = mtu.and(changed) {
+            tracing::error!("interface {name}: {error}");
+        }
+        Ok(())
     }
 
     /// Tells the peers, and removes the interface with all that it has in the kernel.
