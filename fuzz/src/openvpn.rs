@@ -30,7 +30,7 @@ impl Random for Constant {
     }
 }
 
-/// Packets from anybody, under each wrap, as datagrams and on a stream; key files.
+/// Packets from any source, under each wrap, as datagrams and on a stream; key files.
 pub fn packets(data: &[u8]) {
     let key = StaticKey::new(&[7; KEY]);
     let wraps = [

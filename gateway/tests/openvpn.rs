@@ -99,7 +99,7 @@ fn a_client_that_moves_is_followed_and_the_protocol_is_told_until_it_asks() {
     assert_eq!(told(&mut bed, &datagrams[2], elsewhere[2]), 1);
     bed.outside.push([datagrams[0].as_slice()], Some(elsewhere[0]), 0);
     bed.carry();
-    assert_eq!(bed.peer.endpoint.load().as_deref(), Some(&elsewhere[2]), "a replayed packet moves nobody");
+    assert_eq!(bed.peer.endpoint.load().as_deref(), Some(&elsewhere[2]), "a replayed packet moves no peer");
 }
 
 #[test]

@@ -86,7 +86,7 @@ impl Pool {
         {
             self.by_name.remove(&owner);
         }
-        // With `duplicate-cn` it may still have another one, which is then remembered for nobody.
+        // With `duplicate-cn` another session of the name may have an address too, which is then not remembered.
         if let Some(other) = self.by_name.insert(name.to_owned(), number)
             && other != number
         {

@@ -114,7 +114,7 @@ fn a_client_that_moves_is_followed_by_its_data_only() {
     let mut network = connected(&setup, 1);
     let old = network.hosts[CLIENT].address;
     network.hosts[CLIENT].address = "198.51.100.7:6000".parse().expect("literal");
-    // A replay from elsewhere moves nobody.
+    // A replay from another address does not move the session.
     network.send(CLIENT, 0, &inner(1));
     let mut copy = network.log.last().expect("sent").1.clone();
     network.run(seconds(1));
