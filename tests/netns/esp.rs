@@ -79,7 +79,9 @@ impl Plan {
         let ip = |arguments: String| lab.ip(names[site], &arguments).expect("ip works");
         ip(format!("link set {interface} mtu 1400 up"));
         if self.mode == Mode::Tunnel {
-            ip(format!("address add {} dev {interface}", self.inside[site]));
+            // A tentative address is no source for a route yet.
+            let nodad = if self.inside[site].contains(':') { " nodad" } else { "" };
+            ip(format!("address add {} dev {interface}{nodad}", self.inside[site]));
         }
         ip(format!("route add {} dev {interface} src {}", self.inside[1 - site], self.inside[site]));
         Site { ipsec, datapath_events, peer }
