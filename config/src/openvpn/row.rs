@@ -36,7 +36,7 @@ impl Scope {
     }
 }
 
-/// Whom a directive is for.
+/// The roles that a directive applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum For {
     /// Every role.
@@ -84,7 +84,7 @@ pub struct Row {
     pub usage: &'static str,
     /// Where it may stand.
     pub scope: Scope,
-    /// Whom it is for.
+    /// The roles that it applies to.
     pub role: For,
     /// Whether it may be an inline block.
     pub has_block: bool,

@@ -18,7 +18,7 @@ use tunnel::openvpn::{Action, Cause, Outbox};
 impl<T: Transmit> ControlThread<T> {
     /// `source`: where the packet that caused this came from.
     pub(super) fn carry_out(&mut self, now: Now, out: Outbox, source: Option<Endpoint>) {
-        // A session's first SAs are installed before it is said to be connected.
+        // The core orders `Install` before `Connected`, but an SA needs its peer's entry.
         for action in &out {
             if let Action::Connected { session, address, cipher, activity } = action {
                 self.connected(now, *session, path(source, *address), *cipher, activity);

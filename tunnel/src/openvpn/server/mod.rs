@@ -159,7 +159,7 @@ impl Server {
     }
 
     /// Checks the certificates of all clients again, such as after a change of the revocation list, and ends the sessions
-    /// of those that are not accepted any more.
+    /// whose certificates are now refused.
     pub fn check_again(&mut self, now: Now, check: &PeerCheck, out: &mut Outbox) {
         let time = UnixTime::since_unix_epoch(now.wall);
         let refused: Vec<(SessionNumber, Refusal)> = self
