@@ -3,6 +3,7 @@
 use crate::{Lab, Outcome, Process, directory, wait_until};
 use rustix::process::Signal;
 use std::fs::File;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -92,7 +93,9 @@ impl Postern {
         let command = self.command_of(lab, verb);
         let process = self.spawn(lab, command, level)?;
         let is_new = || made(&self.socket).is_some_and(|time| Some(time) != left);
-        wait_until(patience, || is_new() && lab.ended(process).is_none())
+        // A socket is a file before it listens.
+        let listens = || UnixStream::connect(&self.socket).is_ok();
+        wait_until(patience, || is_new() && listens() && lab.ended(process).is_none())
             .map_err(|error| format!("postern {}: {error}: {}", verb.join(" "), self.logged()))?;
         Ok(process)
     }
