@@ -20,6 +20,11 @@ impl PeerId {
     pub fn new(number: u64) -> Self {
         Self(number)
     }
+
+    /// The number that it was made from.
+    pub fn number(self) -> u64 {
+        self.0
+    }
 }
 
 /// The times at which a key should be, and must be, replaced.

@@ -367,8 +367,8 @@ impl<T: Transmit> ControlThread<T> {
 
     /// The session of a peer, if it has not ended.
     fn session(&self, peer: PeerId) -> Option<SessionNumber> {
-        let found = self.sessions.iter().find(|(_, entry)| entry.peer.id == peer);
-        found.map(|(session, _)| *session)
+        let session = SessionNumber::try_from(peer.number()).ok()?;
+        self.sessions.contains_key(&session).then_some(session)
     }
 
     /// Logs the end of a session.

@@ -17,6 +17,7 @@ use super::packet::{Lead, SessionId, take, take_u32};
 use crate::replay::ReplayWindow;
 use crypto::ctr;
 use crypto::prf::Prf;
+use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
 /// Bytes of the tag of tls-crypt.
@@ -75,7 +76,7 @@ pub struct Opened {
     pub body: Vec<u8>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Mode {
     None,
     /// With the HMAC function, and the slots to seal and to open.
@@ -84,14 +85,14 @@ enum Mode {
     Crypt(StaticKey, [usize; 2]),
 }
 
-/// The keys of a wrap.
+/// The keys of a wrap. A clone shares them: a server needs its keys for each packet of an unknown source.
 #[derive(Clone, Debug)]
-pub struct WrapKeys(Mode);
+pub struct WrapKeys(Arc<Mode>);
 
 impl WrapKeys {
     /// No wrap: packets are not authenticated before TLS does it.
     pub fn none() -> Self {
-        Self(Mode::None)
+        Self(Arc::new(Mode::None))
     }
 
     /// tls-auth. `direction`: 0 or 1 as in `key-direction`; without one, both sides use the first slot.
@@ -101,18 +102,18 @@ impl WrapKeys {
             Some(0) => [0, 1],
             Some(_) => [1, 0],
         };
-        Self(Mode::Auth(hash, key, slots))
+        Self(Arc::new(Mode::Auth(hash, key, slots)))
     }
 
     /// tls-crypt. The server seals with the first slot, unlike in data packets.
     pub fn tls_crypt(key: StaticKey, role: Role) -> Self {
-        Self(Mode::Crypt(key, if role == Role::Server { [0, 1] } else { [1, 0] }))
+        Self(Arc::new(Mode::Crypt(key, if role == Role::Server { [0, 1] } else { [1, 0] })))
     }
 
     /// The wrap of renegotiations with dynamic tls-crypt: `exported` by the first TLS session, XOR the present key.
     #[must_use]
     pub fn renewed(&self, exported: &[u8; KEY], role: Role) -> Self {
-        let key = match &self.0 {
+        let key = match &*self.0 {
             Mode::None => StaticKey::new(exported),
             Mode::Auth(_, key, _) | Mode::Crypt(key, _) => key.xor(exported),
         };
@@ -121,14 +122,14 @@ impl WrapKeys {
 
     /// Whether packets are authenticated.
     pub fn authenticates(&self) -> bool {
-        !matches!(self.0, Mode::None)
+        !matches!(*self.0, Mode::None)
     }
 
     /// A packet with this body.
     pub fn seal(&self, lead: Lead, session: SessionId, id: PacketId, body: &[u8]) -> Vec<u8> {
         let (op, id) = (lead.byte(), [id.number.to_be_bytes(), id.time.to_be_bytes()].concat());
         let start = [&[op][..], &session.0].concat();
-        match &self.0 {
+        match &*self.0 {
             Mode::None => [&start[..], body].concat(),
             Mode::Auth(hash, key, [slot, _]) => {
                 let hmac = hash.compute(&key.hmac(*slot)[..hash.output_length()], &[&id, &start, body]);
@@ -150,7 +151,7 @@ impl WrapKeys {
         let lead = Lead::parse(take::<1>(&mut rest)?[0]).ok_or(WrapError::Malformed)?;
         let session = SessionId(take(&mut rest)?);
         let start = &packet[..9];
-        match &self.0 {
+        match &*self.0 {
             Mode::None => Ok(Opened { lead, session, id: None, body: rest.to_vec() }),
             Mode::Auth(hash, key, [_, slot]) => {
                 let (hmac, signed) =
