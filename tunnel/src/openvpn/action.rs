@@ -20,6 +20,8 @@ pub type SessionNumber = u32;
 pub enum Action {
     /// Send this packet.
     Transmit {
+        /// The session; `None` for an answer of a server that keeps no state about the client yet.
+        session: Option<SessionNumber>,
         /// The receiver.
         to: SocketAddr,
         /// The datagram, or what follows the length on TCP.
@@ -37,7 +39,7 @@ pub enum Action {
         /// All options of the push reply, in order.
         options: Vec<String>,
     },
-    /// The session is up: its first keys are installed.
+    /// The session is up: its first SAs follow.
     Connected {
         /// The session.
         session: SessionNumber,

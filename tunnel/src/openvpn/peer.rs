@@ -156,7 +156,7 @@ impl Peer {
     pub fn flush(&mut self, now: Now, out: &mut Outbox) {
         while let Some(packet) = self.channel.transmit(now) {
             self.activity.sent(now.monotonic);
-            out.push(Action::Transmit { to: self.address, packet });
+            out.push(Action::Transmit { session: Some(self.number), to: self.address, packet });
         }
     }
 
@@ -173,10 +173,13 @@ impl Peer {
         if dynamic_wrap {
             self.channel.use_dynamic_wrap(now).map_err(DataKeyError::from)?;
         }
-        self.install(now, 0, random, out)?;
+        let mut installed = Outbox::new();
+        self.install(now, 0, random, &mut installed)?;
         let activity = Arc::clone(&self.activity);
         let (session, address) = (self.number, self.address);
+        // An SA needs the caller's entry of its session.
         out.push(Action::Connected { session, address, cipher: agreement.suite.cipher, activity });
+        out.append(&mut installed);
         Ok(())
     }
 

@@ -133,7 +133,7 @@ impl Host {
         let mut asked = Vec::new();
         for action in out {
             match action {
-                Action::Transmit { to, packet } => self.outgoing.push((to, packet)),
+                Action::Transmit { to, packet, .. } => self.outgoing.push((to, packet)),
                 Action::Authenticate { session, request } => {
                     asked.push((session, request.key_id));
                     self.requests.push(*request);
@@ -143,7 +143,10 @@ impl Host {
                     self.connected.insert(session, address);
                     self.activity.insert(session, activity);
                 }
-                Action::Install { session, sa } => drop(self.inbound.insert(sa.index, (session, sa))),
+                Action::Install { session, sa } => {
+                    assert!(self.connected.contains_key(&session), "an SA needs the entry of its session");
+                    self.inbound.insert(sa.index, (session, sa));
+                }
                 Action::Use { session, sa } => drop(self.outbound.insert(session, sa)),
                 Action::Retire { index } => drop(self.inbound.remove(&index)),
                 Action::SendInner { session, inner } => self.send(now, session, &inner),

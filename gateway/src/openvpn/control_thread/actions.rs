@@ -18,21 +18,17 @@ use tunnel::openvpn::{Action, Cause, Outbox};
 impl<T: Transmit> ControlThread<T> {
     /// `source`: where the packet that caused this came from.
     pub(super) fn carry_out(&mut self, now: Now, out: Outbox, source: Option<Endpoint>) {
-        // The core orders `Install` before `Connected`, but an SA needs its peer's entry.
-        for action in &out {
-            if let Action::Connected { session, address, cipher, activity } = action {
-                self.connected(now, *session, path(source, *address), *cipher, activity);
-            }
-        }
         let mut asked = Vec::new();
         for action in out {
             match action {
-                Action::Transmit { to, packet } => {
+                Action::Transmit { to, packet, .. } => {
                     let _ = self.sender.message(Some(path(source, to)), &packet, 0);
                 }
                 Action::Authenticate { session, request } => asked.push((session, request)),
                 Action::Configure { options } => self.configured(&options),
-                Action::Connected { .. } => {}
+                Action::Connected { session, address, cipher, activity } => {
+                    self.connected(now, session, path(source, address), cipher, &activity);
+                }
                 Action::Install { session, sa } => {
                     if let Some(peer) = self.peer(session) {
                         self.shared.tables.install(Session { sa, peer, selectors: None, transport: None });

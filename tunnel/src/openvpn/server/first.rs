@@ -104,7 +104,8 @@ impl Server {
         let body = Body { acks, receiver: Some(opened.session), message: Some(0), payload };
         let lead = Lead { opcode: Opcode::ServerReset, key_id: 0 };
         let id = PacketId { number: 1, time: now.wall.as_secs() as u32 };
-        out.push(Action::Transmit { to: from, packet: keys.seal(lead, local, id, &body.emit()) });
+        let packet = keys.seal(lead, local, id, &body.emit());
+        out.push(Action::Transmit { session: None, to: from, packet });
         Ok(())
     }
 
