@@ -149,7 +149,7 @@ impl Channel {
     }
 
     /// A client's first packet is to be sent.
-    pub fn call(&mut self, now: Now, random: &mut dyn Random) -> Result<(), TlsError> {
+    pub fn send_reset(&mut self, now: Now, random: &mut dyn Random) -> Result<(), TlsError> {
         let opcode = if self.wrapped_key.is_empty() { Opcode::ClientResetV2 } else { Opcode::ClientResetV3 };
         self.begin(now, 0, Beginning::Reset(opcode), random)
     }
@@ -285,7 +285,7 @@ impl Channel {
         random: &mut dyn Random,
         events: &mut Vec<ChannelEvent>,
     ) -> Result<(), PacketError> {
-        self.wrapper_of(opened.lead.key_id).note(opened.id)?;
+        self.wrapper_of(opened.lead.key_id).accept(opened.id)?;
         self.handle_opened(now, opened, random, events)
     }
 

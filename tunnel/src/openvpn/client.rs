@@ -122,7 +122,7 @@ impl Client {
         let local = SessionId::random(&mut *self.random);
         let mut channel = Channel::new(self.tls.clone(), wrapper, local, self.announcement.clone());
         channel.set_wrapped_key(wrapped);
-        let begun = channel.call(now, &mut *self.random);
+        let begun = channel.send_reset(now, &mut *self.random);
         let engine = Arc::clone(&self.engine);
         let mut peer = Peer::new(now, SESSION, server, channel, Role::Client, engine, self.timing);
         match begun {

@@ -20,28 +20,28 @@ pub fn frame(packet: &[u8]) -> Result<Vec<u8>, Malformed> {
 #[derive(Default)]
 pub struct Deframer {
     bytes: Vec<u8>,
-    /// Bytes at the start that were returned.
-    done: usize,
+    /// Bytes at the start that the caller has taken as packets.
+    consumed: usize,
 }
 
 impl Deframer {
     /// Takes received bytes.
     pub fn receive(&mut self, bytes: &[u8]) {
-        self.bytes.drain(..self.done);
-        self.done = 0;
+        self.bytes.drain(..self.consumed);
+        self.consumed = 0;
         self.bytes.extend_from_slice(bytes);
     }
 
     /// The next packet. After an error, the connection must end: the boundaries are lost.
     pub fn next_packet(&mut self, longest: usize) -> Result<Option<&[u8]>, Malformed> {
-        let rest = &self.bytes[self.done..];
+        let rest = &self.bytes[self.consumed..];
         let Some((length, rest)) = rest.split_first_chunk::<LENGTH>() else { return Ok(None) };
         let length = usize::from(u16::from_be_bytes(*length));
         if length == 0 || length > longest {
             return Err(Malformed);
         }
         let Some(packet) = rest.get(..length) else { return Ok(None) };
-        self.done += LENGTH + length;
+        self.consumed += LENGTH + length;
         Ok(Some(packet))
     }
 }

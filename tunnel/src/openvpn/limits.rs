@@ -6,9 +6,9 @@ use std::time::Duration;
 pub const PORT: u16 = 1194;
 
 /// Acknowledgments in a packet without a message.
-pub const MOST_ACKS: usize = 8;
+pub const MAX_ACKS: usize = 8;
 /// Acknowledgments in a packet with a message.
-pub const MOST_CARRIED_ACKS: usize = 4;
+pub const MAX_CARRIED_ACKS: usize = 4;
 /// Messages sent and not acknowledged.
 pub const SEND_WINDOW: usize = 6;
 /// Messages from the next expected one on that are accepted.
@@ -20,7 +20,7 @@ pub const EARLY_RETRANSMIT: u32 = 3;
 /// The default limit of a control packet, with its UDP and IP header.
 pub const CONTROL_PACKET: usize = 1250;
 /// What outer headers and the longest wrap take of [`CONTROL_PACKET`].
-pub const CONTROL_OVERHEAD: usize = 40 + 8 + 1 + 8 + 8 + 64 + 1 + 4 * MOST_CARRIED_ACKS + 8 + 4;
+pub const CONTROL_OVERHEAD: usize = 40 + 8 + 1 + 8 + 8 + 64 + 1 + 4 * MAX_CARRIED_ACKS + 8 + 4;
 /// The longest control packet accepted.
 pub const LONGEST_PACKET: usize = 2048;
 /// The longest command or key exchange message accepted, in one TLS record.
@@ -46,10 +46,10 @@ pub const RENEW_BYTES: u64 = 1 << 39;
 pub const END_BYTES: u64 = 1 << 40;
 
 /// Sessions of a server whose peer has not authenticated.
-pub const PENDING: usize = 1024;
+pub const MAX_PENDING: usize = 1024;
 /// The same from one source, an IPv4 address or an IPv6 /64.
-pub const PENDING_SOURCE: usize = 32;
-/// Sessions that one source may begin in this time beyond [`PENDING_SOURCE`]: each costs a TLS handshake.
+pub const MAX_PENDING_SOURCE: usize = 32;
+/// Sessions that one source may begin in this time beyond [`MAX_PENDING_SOURCE`]: each costs a TLS handshake.
 pub const BEGIN_INTERVAL: Duration = Duration::from_millis(100);
 /// Answers to first packets at once, and the time in which one more is allowed: 100 in 10 seconds, as in OpenVPN.
 pub const RESET_ANSWERS: u32 = 100;
@@ -60,4 +60,4 @@ pub const LAST_PEER_ID: u32 = 0x00ff_fffe;
 /// A push message is split at this length.
 pub const PUSH_LENGTH: usize = 1024;
 /// Push messages of one reply that a client accepts.
-pub const MOST_PUSH_MESSAGES: usize = 64;
+pub const MAX_PUSH_MESSAGES: usize = 64;

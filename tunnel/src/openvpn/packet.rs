@@ -7,7 +7,7 @@
 //! ```
 //! A [`wrap`](super::wrap) puts its fields between session ID and body, and may encrypt the body.
 
-use super::limits::MOST_ACKS;
+use super::limits::MAX_ACKS;
 use arrayvec::ArrayVec;
 use crypto::Random;
 
@@ -112,7 +112,7 @@ pub struct Malformed;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body<'a> {
     /// Acknowledged messages.
-    pub acks: ArrayVec<u32, MOST_ACKS>,
+    pub acks: ArrayVec<u32, MAX_ACKS>,
     /// Session ID of the receiver, if there are acknowledgments.
     pub receiver: Option<SessionId>,
     /// The number of this message; `None` in an ACK.
@@ -125,7 +125,7 @@ impl<'a> Body<'a> {
     /// Reads the body of a packet with this opcode.
     pub fn parse(opcode: Opcode, bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (&count, mut rest) = bytes.split_first().ok_or(Malformed)?;
-        if usize::from(count) > MOST_ACKS {
+        if usize::from(count) > MAX_ACKS {
             return Err(Malformed);
         }
         let mut acks = ArrayVec::new();

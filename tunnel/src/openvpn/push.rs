@@ -1,6 +1,6 @@
 //! What a server tells its client to use: `PUSH_REPLY` and its options, split into several messages if it is long.
 
-use super::limits::{MOST_PUSH_MESSAGES, PUSH_LENGTH};
+use super::limits::{MAX_PUSH_MESSAGES, PUSH_LENGTH};
 use super::negotiate::DataCipher;
 use super::packet::Malformed;
 use super::peer_info::shortened;
@@ -55,7 +55,7 @@ impl Reply {
     pub fn take(&mut self, message: &str) -> Result<Option<Vec<String>>, Malformed> {
         let rest = message.strip_prefix(REPLY).ok_or(Malformed)?;
         self.messages += 1;
-        if self.messages > MOST_PUSH_MESSAGES {
+        if self.messages > MAX_PUSH_MESSAGES {
             return Err(Malformed);
         }
         let mut continues = false;
@@ -197,7 +197,7 @@ mod tests {
     fn endless_and_unsupported_replies_are_refused() {
         let mut reply = Reply::default();
         let results: Vec<_> =
-            (0..=MOST_PUSH_MESSAGES).map(|_| reply.take("PUSH_REPLY,a,push-continuation 2")).collect();
+            (0..=MAX_PUSH_MESSAGES).map(|_| reply.take("PUSH_REPLY,a,push-continuation 2")).collect();
         assert_eq!(results.last(), Some(&Err(Malformed)));
         assert_eq!(Reply::default().take("PUSH_UPDATE"), Err(Malformed));
         for option in

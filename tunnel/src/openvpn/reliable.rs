@@ -1,6 +1,6 @@
 //! The reliability layer of one key: messages are numbered from 0, acknowledged, sent again, and delivered in order.
 
-use super::limits::{EARLY_RETRANSMIT, MOST_ACKS, RECEIVE_WINDOW, RETRANSMIT, SEND_WINDOW};
+use super::limits::{EARLY_RETRANSMIT, MAX_ACKS, RECEIVE_WINDOW, RETRANSMIT, SEND_WINDOW};
 use super::packet::Opcode;
 use crate::Time;
 use arrayvec::ArrayVec;
@@ -108,7 +108,7 @@ pub struct Receiver {
     /// Messages to acknowledge, the oldest first.
     acks: VecDeque<u32>,
     /// Acknowledgments that were sent, the latest first.
-    sent_acks: ArrayVec<u32, MOST_ACKS>,
+    sent_acks: ArrayVec<u32, MAX_ACKS>,
 }
 
 impl Receiver {
@@ -126,7 +126,7 @@ impl Receiver {
         if is_new {
             self.early.insert(message, (opcode, payload.to_vec()));
         }
-        if !self.acks.contains(&message) && self.acks.len() < 2 * MOST_ACKS {
+        if !self.acks.contains(&message) && self.acks.len() < 2 * MAX_ACKS {
             self.acks.push_back(message);
         }
         if is_new { Received::New } else { Received::Duplicate }
@@ -146,10 +146,10 @@ impl Receiver {
 
     /// Up to `most` acknowledgments, which are then no longer owed, and earlier ones if there is room: packets are lost,
     /// and a server finds its cookie only beside an acknowledgment.
-    pub fn take_acks(&mut self, most: usize) -> ArrayVec<u32, MOST_ACKS> {
-        let count = self.acks.len().min(most).min(MOST_ACKS);
+    pub fn take_acks(&mut self, most: usize) -> ArrayVec<u32, MAX_ACKS> {
+        let count = self.acks.len().min(most).min(MAX_ACKS);
         let owed = self.acks.drain(..count);
-        let mut acks: ArrayVec<u32, MOST_ACKS> = owed.collect();
+        let mut acks: ArrayVec<u32, MAX_ACKS> = owed.collect();
         for ack in std::mem::take(&mut self.sent_acks) {
             if !acks.is_full() && !acks.contains(&ack) {
                 acks.push(ack);
@@ -225,8 +225,8 @@ mod tests {
         }
         assert_eq!(receiver.accept(u32::MAX, Opcode::Control, b""), Received::Outside);
         assert_eq!(receiver.early.len(), 11);
-        assert_eq!(receiver.take_acks(MOST_ACKS)[..], [12, 11, 10, 9, 8, 7, 6, 5]);
-        assert_eq!(receiver.take_acks(MOST_ACKS)[..], [4, 3, 2, 12, 11, 10, 9, 8], "and earlier ones again");
+        assert_eq!(receiver.take_acks(MAX_ACKS)[..], [12, 11, 10, 9, 8, 7, 6, 5]);
+        assert_eq!(receiver.take_acks(MAX_ACKS)[..], [4, 3, 2, 12, 11, 10, 9, 8], "and earlier ones again");
         assert!(!receiver.owes_acks());
         assert_eq!(receiver.take_acks(2)[..], [4, 3]);
         assert!(receiver.take_acks(0).is_empty());

@@ -6,7 +6,7 @@
 //! ```
 
 use super::key_method::{KeyMethod, KeySource};
-use super::limits::{CONTROL_OVERHEAD, CONTROL_PACKET, MAX_BACKLOG, MOST_ACKS, MOST_CARRIED_ACKS};
+use super::limits::{CONTROL_OVERHEAD, CONTROL_PACKET, MAX_ACKS, MAX_BACKLOG, MAX_CARRIED_ACKS};
 use super::packet::{Body, Lead, Opcode, SessionId};
 use super::reliable::{Received, Receiver, Sender, Transmission};
 use super::tls::{Tls, TlsError};
@@ -219,11 +219,9 @@ impl KeySession {
         let may_acknowledge = receiver.is_some();
         let (opcode, message, payload, most) = match self.sender.transmit(now) {
             Some(Transmission { opcode, message, payload }) => {
-                (opcode, Some(message), payload, MOST_CARRIED_ACKS)
+                (opcode, Some(message), payload, MAX_CARRIED_ACKS)
             }
-            None if may_acknowledge && self.receiver.owes_acks() => {
-                (Opcode::Ack, None, Vec::new(), MOST_ACKS)
-            }
+            None if may_acknowledge && self.receiver.owes_acks() => (Opcode::Ack, None, Vec::new(), MAX_ACKS),
             None => return None,
         };
         let acks = self.receiver.take_acks(if may_acknowledge { most } else { 0 });

@@ -72,7 +72,7 @@ impl Attacker {
         let peer_info = PeerInfo::of_client(features, "AES-256-GCM", 1500, &[]);
         let announcement = Announcement { peer_info, options: String::from("V4"), ..Announcement::default() };
         let mut channel = Channel::new(tls, wrapper, local, announcement);
-        channel.call(network.now(), &mut random).expect("begins");
+        channel.send_reset(network.now(), &mut random).expect("begins");
         let address = ([203, 0, 113, 7], 1000 + number as u16).into();
         Self { channel, random, address }
     }

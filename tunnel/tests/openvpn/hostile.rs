@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::net::SocketAddr;
 use tunnel::openvpn::client::ClientWrap;
-use tunnel::openvpn::limits::{PENDING_SOURCE, RESET_ANSWERS};
+use tunnel::openvpn::limits::{MAX_PENDING_SOURCE, RESET_ANSWERS};
 use tunnel::openvpn::packet::{Body, Lead, Opcode, SessionId};
 use tunnel::openvpn::server::ServerWrap;
 use tunnel::openvpn::wrap::v2::ServerKey;
@@ -98,7 +98,7 @@ fn a_source_has_a_bounded_number_of_sessions() {
         let answer = arrive(&mut network, from, first_packet(session)).expect("answered");
         arrive(&mut network, from, third_packet(session, &answer));
     }
-    assert_eq!(session_count(&network), PENDING_SOURCE);
+    assert_eq!(session_count(&network), MAX_PENDING_SOURCE);
     network.connect(CLIENT);
     network.run(seconds(1));
     assert!(network.is_connected(CLIENT), "another source is not concerned");
@@ -174,7 +174,7 @@ fn a_source_begins_a_bounded_number_of_handshakes() {
         arrive(&mut network, from, third.clone());
         arrive(&mut network, from, no_tls.clone());
     }
-    assert_eq!((session_count(&network), network.hosts[SERVER].closed.len()), (0, PENDING_SOURCE));
+    assert_eq!((session_count(&network), network.hosts[SERVER].closed.len()), (0, MAX_PENDING_SOURCE));
     network.run(seconds(1));
     arrive(&mut network, from, third);
     assert_eq!(session_count(&network), 1);

@@ -17,7 +17,8 @@ use super::action::{Cause, Outbox, SessionNumber};
 use super::channel::PacketError;
 use super::cookie::CookieKey;
 use super::limits::{
-    BEGIN_INTERVAL, LAST_PEER_ID, LONGEST_PACKET, PENDING, PENDING_SOURCE, RESET_ANSWERS, RESET_INTERVAL,
+    BEGIN_INTERVAL, LAST_PEER_ID, LONGEST_PACKET, MAX_PENDING, MAX_PENDING_SOURCE, RESET_ANSWERS,
+    RESET_INTERVAL,
 };
 use super::negotiate::DataCipher;
 use super::packet::{Lead, Malformed, Opcode, SessionId};
@@ -325,7 +326,7 @@ impl Server {
     /// Whether another session may begin that has not authenticated; it is counted.
     fn admit_pending(&mut self, now: Time, source: IpAddr) -> bool {
         let count = self.pending.get(&source).copied().unwrap_or_default();
-        if count >= PENDING_SOURCE || self.pending_total >= PENDING || !self.may_begin(now, source) {
+        if count >= MAX_PENDING_SOURCE || self.pending_total >= MAX_PENDING || !self.may_begin(now, source) {
             return false;
         }
         self.pending.insert(source, count + 1);
@@ -335,13 +336,13 @@ impl Server {
 
     /// A session that fails at once is not pending, but has cost a handshake, and its cookie is still good.
     fn may_begin(&mut self, now: Time, source: IpAddr) -> bool {
-        if self.begins.len() >= PENDING {
+        if self.begins.len() >= MAX_PENDING {
             self.begins.retain(|_, bucket| !bucket.is_full(now));
         }
-        if self.begins.len() >= PENDING && !self.begins.contains_key(&source) {
+        if self.begins.len() >= MAX_PENDING && !self.begins.contains_key(&source) {
             return false;
         }
-        let bucket = || Bucket::new(PENDING_SOURCE as u32, BEGIN_INTERVAL, now);
+        let bucket = || Bucket::new(MAX_PENDING_SOURCE as u32, BEGIN_INTERVAL, now);
         self.begins.entry(source).or_insert_with(bucket).take(now)
     }
 

@@ -34,7 +34,7 @@ pub(super) enum Stage {
     /// Keys are being exchanged.
     Handshake,
     /// The verdict is awaited.
-    Asked(Box<Exchange>),
+    AwaitingVerdict(Box<Exchange>),
     /// Admitted, but the client has not asked for its options yet. It must until this time.
     Admitted(Box<Exchange>, Vec<String>, Time),
     /// Up. A verdict about the keys with this ID may be awaited.
@@ -47,7 +47,7 @@ impl Stage {
     /// The key whose verdict is awaited.
     pub(super) fn asked_about(&self) -> Option<u8> {
         match self {
-            Self::Asked(_) => Some(0),
+            Self::AwaitingVerdict(_) => Some(0),
             Self::Up(key_id) => *key_id,
             Self::Handshake | Self::Admitted(..) | Self::Ending(..) => None,
         }
@@ -58,7 +58,7 @@ impl Stage {
         match self {
             Self::Admitted(.., at) => Some((*at, Cause::HandshakeTimeout)),
             Self::Ending(at, cause) => Some((*at, cause.clone())),
-            Self::Handshake | Self::Asked(_) | Self::Up(_) => None,
+            Self::Handshake | Self::AwaitingVerdict(_) | Self::Up(_) => None,
         }
     }
 }
@@ -139,7 +139,7 @@ impl Session {
             Stage::Handshake if !is_renewal => {
                 self.identity = Some(identity);
                 let exchange = Exchange { info, options: theirs.options, has_asked: false };
-                self.stage = Stage::Asked(Box::new(exchange));
+                self.stage = Stage::AwaitingVerdict(Box::new(exchange));
             }
             // A verdict is awaited already, or the session ends.
             _ => return,

@@ -227,12 +227,12 @@ impl Wrapper {
     /// Opens a packet that was not received before.
     pub fn open(&mut self, packet: &[u8]) -> Result<Opened, WrapError> {
         let opened = self.keys.open(packet)?;
-        self.note(opened.id)?;
+        self.accept(opened.id)?;
         Ok(opened)
     }
 
     /// Notes the number of an authentic packet.
-    pub fn note(&mut self, id: Option<PacketId>) -> Result<(), WrapError> {
+    pub fn accept(&mut self, id: Option<PacketId>) -> Result<(), WrapError> {
         let Some(id) = id else { return Ok(()) };
         match self.received {
             Some(last) if id.time < last.time => return Err(WrapError::Replayed),
