@@ -24,10 +24,10 @@ case $part in
     packages+=(wireguard-tools ncat iptables kmod qemu-system-x86 busybox-static cpio xz-utils)
     # What judges the unit; nothing is started.
     packages+=(systemd)
-    # Shells whose completion is tested.
-    packages+=(zsh fish)
-    # ESP as others make it; a responder of OCSP.
-    packages+=(python3-scapy python3-cryptography openssl)
+    # Shells whose completion is tested; what copies a configuration from and to another machine; nft, a packet filter in the way.
+    packages+=(zsh fish curl openssh-client nftables)
+    # ESP as others make it; what pyvyos is installed into; a responder of OCSP.
+    packages+=(python3-scapy python3-cryptography python3-venv openssl)
     packages+=("${strongswan[@]}" strongswan-pki)
     # The other end of our OpenVPN.
     packages+=(openvpn)
