@@ -34,6 +34,7 @@ mod request;
 mod reset;
 mod restore;
 mod run;
+mod scripts;
 mod service_user;
 mod shell;
 mod show;
@@ -111,6 +112,9 @@ enum Verb {
     /// Serve the API over HTTPS for a daemon, which sends orders by the socket that is the standard input
     #[command(hide = true)]
     HttpsServer(https::Arguments),
+    /// Run the programs of OpenVPN's files for a daemon, which sends requests by the socket that is the standard input
+    #[command(hide = true)]
+    ScriptRunner(scripts::Arguments),
     /// Serve one OpenVPN interface from OpenVPN's own files: UDP with certificates
     Openvpn(openvpn::Arguments),
     /// Serve one WireGuard interface, to be configured with wg and wg-quick
@@ -153,6 +157,7 @@ fn main() -> ExitCode {
         Verb::MachineHelper(arguments) => machine::serve(arguments),
         Verb::HttpsServer(arguments) => https::run(arguments),
         Verb::Archiver(arguments) => archiver::serve(&arguments),
+        Verb::ScriptRunner(arguments) => scripts::serve(&arguments),
         Verb::Openvpn(arguments) => openvpn::run(arguments),
         Verb::Wireguard(arguments) => wireguard::run(arguments),
     };

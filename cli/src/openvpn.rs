@@ -1,7 +1,7 @@
 //! `postern openvpn`: one interface from OpenVPN's own files and command line.
 
 use crate::privilege::{self, Needs};
-use crate::{Failure, Outcome, engines, log, service_user};
+use crate::{Failure, Outcome, engines, log, scripts, service_user};
 use clap::Args;
 use config::import::{Disk, Files};
 use config::openvpn::{Refusal, load};
@@ -11,6 +11,7 @@ use gateway::api::{self, Shown};
 use gateway::ipsec;
 use gateway::openvpn::convert::{Plan, Sources, convert};
 use gateway::openvpn::runner::Runner;
+use gateway::openvpn::scripts::Scripts;
 use gateway::openvpn::settings::Settings;
 use gateway::service::View;
 use gateway::tunnel_interface::Options;
@@ -48,7 +49,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         check |= word == CHECK;
         word != CHECK
     });
-    let Plan { name, settings, remarks } = plan(&directives)?;
+    let Plan { name, mut settings, remarks, programs } = plan(&directives)?;
     for remark in remarks {
         if remark.is_warning {
             tracing::warn!("{remark}");
@@ -60,10 +61,15 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         println!("interface {name}: nothing wrong");
         return Ok(());
     }
+    // While this process may still start one that keeps its rights.
+    let runner = if programs.by_hook.is_empty() { None } else { Some(scripts::start()?) };
     let user = service_user::wanted(None)?;
     service_user::report(user.as_ref());
     privilege::drop_unneeded(Needs { user: user.as_ref(), keys: true, ..Needs::default() })?;
     privilege::raise_descriptors();
+    if let Some(socket) = runner {
+        settings.scripts = Scripts::start(socket, &programs)?;
+    }
     let runtime = privilege::runtime()?;
     let ciphers = [Cipher::Aes256Gcm, Cipher::Aes192Gcm, Cipher::Aes128Gcm, Cipher::ChaCha20Poly1305];
     let engines = engines::choice(&ciphers.map(Into::into));

@@ -15,4 +15,5 @@ pub mod interface;
 pub mod options;
 pub mod pool;
 pub mod runner;
+pub mod scripts;
 pub mod settings;

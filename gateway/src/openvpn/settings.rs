@@ -1,5 +1,6 @@
 //! What an OpenVPN interface is to do.
 
+use super::scripts::Scripts;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -22,6 +23,8 @@ pub struct Settings {
     pub mtu: u32,
     /// `mssfix`; `None` leaves segments as they are.
     pub mssfix: Option<u16>,
+    /// Programs that are run at events.
+    pub scripts: Scripts,
 }
 
 /// Server or client.

@@ -8,11 +8,13 @@
 mod client;
 mod keys;
 mod not_served;
+mod programs;
 mod server;
 #[cfg(test)]
 mod tests;
 mod values;
 
+use super::scripts::{Programs, Scripts};
 use super::settings::{DEFAULT_MSSFIX, DEFAULT_MTU, Role as SettingsRole, Settings};
 use config::import::Files;
 use config::openvpn::settings::{Connection, MssFix, Role};
@@ -36,6 +38,8 @@ pub struct Plan {
     pub settings: Settings,
     /// Directives without an effect, and warnings.
     pub remarks: Vec<Remark>,
+    /// The programs that it names; [`Settings::scripts`] has none until their process is started.
+    pub programs: Programs,
 }
 
 /// Where addresses and files come from.
@@ -123,8 +127,10 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
         _ => link.local_port.filter(|_| link.bind).unwrap_or(0),
     };
     let fwmark = settings.process.mark.unwrap_or(0);
-    let converted = Settings { role, port, fwmark, mtu: link.tun_mtu.into(), mssfix: mssfix(link) };
-    Ok(Plan { name: settings.device.name.clone(), settings: converted, remarks })
+    let scripts = Scripts::default();
+    let converted = Settings { role, port, fwmark, mtu: link.tun_mtu.into(), mssfix: mssfix(link), scripts };
+    let programs = programs::programs(&settings);
+    Ok(Plan { name: settings.device.name.clone(), settings: converted, remarks, programs })
 }
 
 /// Warns of what differs from OpenVPN.

@@ -1,0 +1,37 @@
+//! The process that runs the programs which OpenVPN's files name, for `postern openvpn`, which may start none itself.
+
+use crate::{Failure, Outcome, child, log, privilege};
+use clap::Args;
+use gateway::openvpn::scripts::process;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(Args)]
+pub(crate) struct Arguments {}
+
+/// Starts the process, which ends when the returned socket is closed.
+pub(crate) fn start() -> Result<UnixStream, Failure> {
+    // A signal from the terminal is for the daemon alone.
+    child::start(child::command("script-runner").process_group(0), "runs scripts")
+}
+
+/// Runs programs until the daemon ends.
+pub(crate) fn serve(_: &Arguments) -> Outcome {
+    log::start()?;
+    // Passwords pass through its memory.
+    privilege::forbid_dumps()?;
+    let socket = child::socket()?;
+    // A service manager sends signals to all processes. This one ends with the daemon, which may have a program to run at its end.
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let entered = runtime.enter();
+    let ignored = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
+    drop(entered);
+    for each in &ignored {
+        if let Err(error) = each {
+            tracing::warn!("a signal may end it: {error}");
+        }
+    }
+    Ok(process::serve(socket)?)
+}

@@ -1,0 +1,41 @@
+//! The programs that a configuration names.
+
+use crate::openvpn::scripts::{Hook, Program, Programs};
+use config::openvpn::OpenVpn;
+use config::openvpn::settings::Command;
+use std::path::PathBuf;
+
+/// The programs, by when they are run.
+pub(super) fn programs(settings: &OpenVpn) -> Programs {
+    let scripts = &settings.scripts;
+    let check = settings.server.as_ref().and_then(|server| server.password_check.as_ref());
+    let named: [(Hook, Option<&Command>); 13] = [
+        (Hook::Up, scripts.up.as_ref()),
+        (Hook::Down, scripts.down.as_ref()),
+        (Hook::RouteUp, scripts.route_up.as_ref()),
+        (Hook::RoutePreDown, scripts.route_pre_down.as_ref()),
+        (Hook::IpChange, scripts.ip_change.as_ref()),
+        (Hook::DnsUpDown, scripts.dns.as_ref()),
+        (Hook::ClientConnect, scripts.client_connect.as_ref()),
+        (Hook::ClientDisconnect, scripts.client_disconnect.as_ref()),
+        (Hook::ClientResponse, scripts.client_response.as_ref()),
+        (Hook::LearnAddress, scripts.learn_address.as_ref()),
+        (Hook::TlsVerify, scripts.tls_verify.as_ref()),
+        (Hook::TlsCryptV2Verify, scripts.tls_crypt_v2_verify.as_ref()),
+        (Hook::AuthUserPassVerify, check.map(|check| &check.command)),
+    ];
+    let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    let program = |command: &Command| Program {
+        path: folder.join(&command.program),
+        arguments: command.arguments.clone(),
+        owner: None,
+    };
+    let by_hook = named.into_iter().filter_map(|(hook, command)| Some((hook, program(command?))));
+    let temporary = settings.server.as_ref().and_then(|server| server.temporary.clone());
+    Programs {
+        by_hook: by_hook.collect(),
+        temporary: folder.join(temporary.unwrap_or_else(std::env::temp_dir)),
+        environment: scripts.environment.clone(),
+        folder,
+    }
+}

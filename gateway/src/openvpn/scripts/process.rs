@@ -1,0 +1,191 @@
+//! The process that runs programs: requests from the daemon, one thread each while a program runs.
+//!
+//! ```text
+//! socket ──> line (in order) ──> queue ──> thread: run ──> Answer ──> socket
+//!                                             └──> deferred: files are looked at until they answer ──┘
+//! ```
+
+use super::running::{Awaited, run};
+use super::{Answer, Outcome, Programs, Request, wire};
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Programs that run at once.
+const RUNNING: usize = 64;
+/// Requests that wait. The daemon has one for each client that connects, and a few for each one that leaves.
+const WAITING: usize = 16_384;
+/// How often the files of deferred answers are looked at.
+const LOOKED_AT: Duration = Duration::from_millis(100);
+/// How long children that were killed are waited for.
+const ENDING: Duration = Duration::from_secs(2);
+
+struct Job {
+    id: u64,
+    request: Request,
+    came: Instant,
+}
+
+#[derive(Default)]
+struct Queue {
+    running: usize,
+    waiting: usize,
+    ready: VecDeque<Job>,
+    /// Jobs behind the one of their line that runs.
+    lines: HashMap<u64, VecDeque<Job>>,
+    awaited: Vec<(u64, Awaited)>,
+    is_ended: bool,
+}
+
+struct Process {
+    programs: Programs,
+    socket: Mutex<UnixStream>,
+    queue: Mutex<Queue>,
+    /// Hangs up when the daemon has ended.
+    ended: OwnedFd,
+}
+
+/// Runs programs until the daemon closes the socket; then kills those that run.
+///
+/// # Errors
+/// The daemon sent no list of programs.
+pub fn serve(socket: UnixStream) -> io::Result<()> {
+    socket.set_nonblocking(false)?;
+    let programs = wire::parse_programs(&wire::receive(&socket)?).ok_or(io::ErrorKind::InvalidData)?;
+    let (ended, end) = pipe_with(PipeFlags::CLOEXEC)?;
+    let answers = Mutex::new(socket.try_clone()?);
+    let process = Arc::new(Process { programs, socket: answers, queue: Mutex::default(), ended });
+    let deferred = Arc::clone(&process);
+    thread::Builder::new().name("deferred".to_owned()).spawn(move || deferred.look())?;
+    while let Ok(message) = wire::receive(&socket) {
+        let Some((id, request)) = wire::parse_request(&message) else { break };
+        process.take(Job { id, request, came: Instant::now() });
+    }
+    process.queue().is_ended = true;
+    drop(end);
+    process.wait_for_children();
+    Ok(())
+}
+
+impl Process {
+    /// A thread that panicked leaves a queue that is whole.
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answer(&self, id: u64, answer: &Answer) {
+        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        // The daemon may have ended.
+        let _ = wire::send(&*socket, &wire::emit_answer(id, answer));
+    }
+
+    fn take(self: &Arc<Self>, job: Job) {
+        let mut queue = self.queue();
+        if queue.waiting >= WAITING {
+            drop(queue);
+            return self.answer(job.id, &Answer::failed("too many programs wait"));
+        }
+        queue.waiting += 1;
+        if job.request.line != 0 {
+            if let Some(behind) = queue.lines.get_mut(&job.request.line) {
+                return behind.push_back(job);
+            }
+            queue.lines.insert(job.request.line, VecDeque::new());
+        }
+        queue.ready.push_back(job);
+        self.start(&mut queue);
+    }
+
+    /// Starts a thread for the next job, if there may be one more.
+    fn start(self: &Arc<Self>, queue: &mut Queue) {
+        if queue.running >= RUNNING || queue.is_ended {
+            return;
+        }
+        let Some(job) = queue.ready.pop_front() else { return };
+        let (process, id) = (Arc::clone(self), job.id);
+        match thread::Builder::new().name("program".to_owned()).spawn(move || process.work(job)) {
+            Ok(_) => queue.running += 1,
+            Err(error) => self.answer(id, &Answer::failed(error.to_string())),
+        }
+    }
+
+    /// Runs jobs until none is ready.
+    fn work(self: Arc<Self>, mut job: Job) {
+        loop {
+            self.run(&job);
+            let mut queue = self.queue();
+            queue.waiting -= 1;
+            let line = job.request.line;
+            if let Some(behind) = queue.lines.get_mut(&line) {
+                match behind.pop_front() {
+                    Some(next) => queue.ready.push_back(next),
+                    None => _ = queue.lines.remove(&line),
+                }
+            }
+            let Some(next) = queue.ready.pop_front().filter(|_| !queue.is_ended) else {
+                queue.running -= 1;
+                return;
+            };
+            job = next;
+        }
+    }
+
+    fn run(&self, job: &Job) {
+        let Job { id, request, came } = job;
+        let from = if request.line == 0 { *came } else { Instant::now() };
+        let until = from + request.deadline;
+        if Instant::now() >= until {
+            return self.answer(*id, &Answer::failed("it waited too long for other programs"));
+        }
+        let (answer, awaited) = run(&self.programs, request, until, self.ended.as_fd());
+        if let Some(awaited) = awaited {
+            // Before the answer to be deferred is followed by the other.
+            self.answer(*id, &answer);
+            self.queue().awaited.push((*id, awaited));
+        } else {
+            self.answer(*id, &answer);
+        }
+    }
+
+    /// Looks at the files of deferred answers.
+    fn look(&self) {
+        loop {
+            thread::sleep(LOOKED_AT);
+            let (now, mut queue) = (Instant::now(), self.queue());
+            if queue.is_ended {
+                queue.awaited.clear();
+                return;
+            }
+            let mut answers = Vec::new();
+            queue.awaited.retain(|(id, awaited)| match awaited.answer(now) {
+                Some(answer) => {
+                    answers.push((*id, answer));
+                    false
+                }
+                None => true,
+            });
+            drop(queue);
+            for (id, answer) in &answers {
+                debug_assert!(answer.outcome != Outcome::Deferred, "it is the last one");
+                self.answer(*id, answer);
+            }
+        }
+    }
+
+    fn wait_for_children(&self) {
+        let until = Instant::now() + ENDING;
+        while Instant::now() < until {
+            let queue = self.queue();
+            if queue.running == 0 && queue.awaited.is_empty() {
+                return;
+            }
+            drop(queue);
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}

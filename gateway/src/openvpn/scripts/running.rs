@@ -1,0 +1,137 @@
+//! One run of a program: files, child, deadline, exit status.
+
+use super::files::Made;
+use super::{Answer, Deferral, Outcome, Program, Programs, Request};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// The commands that scripts find; OpenVPN leaves that to the shell.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The exit status of a program that answers later.
+const DEFERRED: i32 = 2;
+
+/// A program that has ended, and answers in a file.
+pub(super) struct Awaited {
+    files: Vec<Made>,
+    file: usize,
+    until: Instant,
+}
+
+/// Runs a program to its end. `ended`: readable when the daemon has ended.
+pub(super) fn run(
+    programs: &Programs,
+    request: &Request,
+    until: Instant,
+    ended: BorrowedFd<'_>,
+) -> (Answer, Option<Awaited>) {
+    let Some(program) = programs.by_hook.get(&request.hook) else {
+        return (Answer::failed("the configuration has no such program"), None);
+    };
+    let files = request.files.iter().map(|file| Made::new(&programs.temporary, &file.content, program.owner));
+    let files: Vec<Made> = match files.collect() {
+        Ok(files) => files,
+        Err(error) => {
+            let folder = programs.temporary.display();
+            return (Answer::failed(format!("no file can be made in {folder}: {error}")), None);
+        }
+    };
+    let status = match command(programs, program, request, &files).spawn() {
+        Ok(child) => wait(child, until, ended),
+        Err(error) => Err(error),
+    };
+    let name = program.path.display();
+    let outcome = match status {
+        Ok(Some(status)) => match status.code() {
+            Some(code) => Outcome::Ended(code),
+            None => {
+                Outcome::Failed(format!("{name}: ended by signal {}", status.signal().unwrap_or_default()))
+            }
+        },
+        Ok(None) => Outcome::Failed(format!("{name}: killed: it took too long, or the daemon has ended")),
+        Err(error) => Outcome::Failed(format!("{name}: {error}")),
+    };
+    let contents: Vec<Vec<u8>> = files.iter().map(Made::read).collect();
+    let file = match (request.deferral, &outcome) {
+        (Deferral::ByStatus(file), Outcome::Ended(DEFERRED)) => Some(usize::from(file)),
+        (Deferral::ByFile(file), Outcome::Ended(0)) => {
+            let file = usize::from(file);
+            contents.get(file).filter(|content| content.first() == Some(&b'2')).map(|_| file)
+        }
+        _ => None,
+    };
+    match file {
+        Some(file) if file < files.len() => {
+            let answer = Answer { outcome: Outcome::Deferred, files: contents };
+            (answer, Some(Awaited { files, file, until }))
+        }
+        _ => (Answer { outcome, files: contents }, None),
+    }
+}
+
+fn command(programs: &Programs, program: &Program, request: &Request, files: &[Made]) -> Command {
+    let mut command = Command::new(&program.path);
+    command.args(&program.arguments).args(&request.arguments);
+    command.env_clear().env("PATH", PATH);
+    command.envs(programs.environment.iter().map(|(name, value)| (name, value)));
+    command.envs(request.environment.iter());
+    command.env("script_type", request.hook.script_type());
+    for (made, file) in files.iter().zip(&request.files) {
+        if file.is_argument {
+            command.arg(made.path());
+        }
+        if !file.variable.is_empty() {
+            command.env(&file.variable, made.path());
+        }
+    }
+    if let Some((user, group)) = program.owner {
+        command.gid(group).uid(user);
+    }
+    // What it prints belongs into the log, and the standard output is not that.
+    let output = io::stderr().as_fd().try_clone_to_owned().map_or_else(|_| Stdio::null(), Stdio::from);
+    command.stdin(Stdio::null()).stdout(output).current_dir(&programs.folder).process_group(0);
+    command
+}
+
+/// The exit status; none if the program was killed.
+fn wait(mut child: Child, until: Instant, ended: BorrowedFd<'_>) -> io::Result<Option<ExitStatus>> {
+    let pid = Pid::from_child(&child);
+    let handle = pidfd_open(pid, PidfdFlags::empty())?;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        let mut polled =
+            [PollFd::new(&handle, PollFlags::IN), PollFd::from_borrowed_fd(ended, PollFlags::IN)];
+        let ready = poll(&mut polled, Some(&timespec(left)));
+        let is_ended = ready.is_ok() && !polled[1].revents().is_empty();
+        if left.is_zero() || is_ended {
+            // The child has not been waited for, so that its process group is its own.
+            let _ = kill_process_group(pid, Signal::KILL);
+            child.wait()?;
+            return Ok(None);
+        }
+    }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() }
+}
+
+impl Awaited {
+    /// The answer, once it is there or is too late.
+    pub(super) fn answer(&self, now: Instant) -> Option<Answer> {
+        let outcome = match self.files[self.file].read().first() {
+            Some(b'1') => Outcome::Ended(0),
+            Some(b'0') => Outcome::Ended(1),
+            _ if now >= self.until => Outcome::Failed("the deferred answer did not come in time".to_owned()),
+            _ => return None,
+        };
+        Some(Answer { outcome, files: self.files.iter().map(Made::read).collect() })
+    }
+}
