@@ -198,6 +198,19 @@ impl Certificate {
             && self.extensions.usage.as_ref().is_none_or(KeyUsage::key_cert_sign)
     }
 
+    /// Whether there is a key usage extension (RFC 5280, section 4.2.1.3).
+    pub fn has_key_usage(&self) -> bool {
+        self.extensions.usage.is_some()
+    }
+
+    /// Whether the key usage, if there is one, allows the key to authenticate this end of TLS. As in OpenSSL, a server may
+    /// also have keyEncipherment alone.
+    pub fn may_authenticate_tls(&self, is_server: bool) -> bool {
+        self.extensions.usage.as_ref().is_none_or(|usage| {
+            usage.digital_signature() || usage.key_agreement() || is_server && usage.key_encipherment()
+        })
+    }
+
     /// Whether issuer and subject are the same name.
     pub fn is_self_issued(&self) -> bool {
         self.issuer == self.subject

@@ -4,6 +4,9 @@
 //! chain. It is stricter than OpenSSL: certificates of version 1, signatures with SHA-1, and RSA keys below 2048 bits are
 //! refused, with a sentence that names it.
 
+#[cfg(test)]
+mod tests;
+
 use super::wrap::Role;
 use crypto::hash;
 use crypto::pki::{self, Certificate};
@@ -44,6 +47,11 @@ pub enum Refusal {
         "its fingerprint {0} is not among the configured ones: add it to peer-fingerprint if you trust it"
     )]
     Fingerprint(String),
+    /// The key usage does not fit, or is missing although `remote-cert-tls` requires one.
+    #[error(
+        "its key usage {0}: issue it again with digitalSignature, and keyEncipherment for a server, as easy-rsa does"
+    )]
+    KeyUsage(&'static str),
     /// It cannot be parsed, or its key cannot be used.
     #[error("{0}")]
     Malformed(pki::CertificateError),
@@ -74,9 +82,7 @@ fn sentence(error: &webpki::Error) -> String {
         E::CertNotValidYet { .. } => "it is not valid yet: check the clocks of both sides",
         E::CertRevoked => "it, or a CA of its chain, is revoked",
         E::CrlExpired { .. } => "the revocation list has expired: generate it again and replace the file",
-        E::UnknownRevocationStatus => {
-            "the file of crl-verify has no revocation list of its issuer, or of a CA above"
-        }
+        E::UnknownRevocationStatus => "the file of crl-verify has no revocation list of its issuer",
         E::UnknownIssuer => "no CA that is trusted here has issued it",
         E::RequiredEkuNotFoundContext(_) => {
             "its extended key usage does not fit: remote-cert-tls requires serverAuth of a server and clientAuth of a \
@@ -131,6 +137,7 @@ pub struct PeerCheck {
     authorities: Vec<TrustAnchor<'static>>,
     lists: Vec<CertRevocationList<'static>>,
     requires_purpose: bool,
+    requires_key_usage: bool,
     name: Option<NameCheck>,
     fingerprints: Vec<[u8; 32]>,
     /// Whether a client needs no certificate.
@@ -147,6 +154,7 @@ impl PeerCheck {
             authorities: Vec::new(),
             lists: Vec::new(),
             requires_purpose: false,
+            requires_key_usage: false,
             name: None,
             fingerprints: Vec::new(),
             is_optional: false,
@@ -163,16 +171,22 @@ impl PeerCheck {
         Ok(())
     }
 
-    /// Refuses what this list revokes (`crl-verify`). With lists, each issuer of a chain needs one, the root too.
+    /// Refuses what this list revokes (`crl-verify`). With lists, the issuer of the peer's certificate needs one; CAs above
+    /// it may have none.
     pub fn add_list(&mut self, der: &[u8]) -> Result<(), Refusal> {
         let list = BorrowedCertRevocationList::from_der(der)?.to_owned()?;
         self.lists.push(list.into());
         Ok(())
     }
 
-    /// Requires the extended key usage of the peer's side (`remote-cert-tls`).
+    /// Requires the extended key usage of the peer's side (`remote-cert-tls`, `remote-cert-eku`).
     pub fn require_purpose(&mut self) {
         self.requires_purpose = true;
+    }
+
+    /// Requires a key usage (`remote-cert-tls`). One that is there must fit in any case.
+    pub fn require_key_usage(&mut self) {
+        self.requires_key_usage = true;
     }
 
     /// Requires a common name (`verify-x509-name`).
@@ -205,11 +219,18 @@ impl PeerCheck {
                 return Err(Refusal::Fingerprint(bytes.join(":")));
             }
         }
-        if self.fingerprints.is_empty() || !self.authorities.is_empty() {
+        let has_chain = self.fingerprints.is_empty() || !self.authorities.is_empty();
+        if has_chain {
             self.check_chain(&end_entity, between, now)?;
         }
         // The length of its key, among others: TLS would refuse the key's signatures without naming it.
         let certificate = Certificate::from_der(own).map_err(Refusal::Malformed)?;
+        if has_chain && !certificate.may_authenticate_tls(self.peer == Role::Server) {
+            return Err(Refusal::KeyUsage("is not for TLS"));
+        }
+        if self.requires_key_usage && !certificate.has_key_usage() {
+            return Err(Refusal::KeyUsage("is missing, and remote-cert-tls requires one"));
+        }
         if let Some(name) = &self.name {
             name.check(certificate.subject().common_name().unwrap_or_default())?;
         }
@@ -222,30 +243,29 @@ impl PeerCheck {
         between: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<(), Refusal> {
-        let lists: Vec<&CertRevocationList<'_>> = self.lists.iter().collect();
-        let revocation = RevocationOptionsBuilder::new(&lists).ok().map(|builder| {
-            builder
-                .with_depth(RevocationCheckDepth::Chain)
-                .with_status_policy(UnknownStatusPolicy::Deny)
-                .with_expiration_policy(ExpirationPolicy::Enforce)
-                .build()
-        });
         let usage = match (self.peer, self.requires_purpose) {
             (Role::Server, true) => KeyUsage::required(SERVER_AUTH),
             (Role::Server, false) => KeyUsage::required_if_present(SERVER_AUTH),
             (Role::Client, true) => KeyUsage::required(CLIENT_AUTH),
             (Role::Client, false) => KeyUsage::required_if_present(CLIENT_AUTH),
         };
-        end_entity.verify_for_usage(
-            self.algorithms.all,
-            &self.authorities,
-            between,
-            now,
-            usage,
-            revocation,
-            None,
-        )?;
-        Ok(())
+        let lists: Vec<&CertRevocationList<'_>> = self.lists.iter().collect();
+        let verify = |depth, unknown| {
+            let revocation = RevocationOptionsBuilder::new(&lists).ok().map(|builder| {
+                let builder = builder.with_depth(depth).with_status_policy(unknown);
+                builder.with_expiration_policy(ExpirationPolicy::Enforce).build()
+            });
+            let (all, anchors) = (self.algorithms.all, &self.authorities);
+            end_entity.verify_for_usage(all, anchors, between, now, usage, revocation, None).map(|_| ())
+        };
+        let mut verified = verify(RevocationCheckDepth::Chain, UnknownStatusPolicy::Deny);
+        if matches!(verified, Err(webpki::Error::UnknownRevocationStatus)) {
+            // Many who run an intermediate CA have no list of the root. OpenVPN goes on without any list; here, the issuer of
+            // the peer's own certificate must have one.
+            verified = verify(RevocationCheckDepth::Chain, UnknownStatusPolicy::Allow)
+                .and_then(|()| verify(RevocationCheckDepth::EndEntity, UnknownStatusPolicy::Deny));
+        }
+        Ok(verified?)
     }
 }
 
@@ -354,94 +374,4 @@ pub fn server_config(identity: Identity, check: Arc<PeerCheck>) -> Result<Server
     let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     let builder = builder.with_client_cert_verifier(check);
     builder.with_single_cert(identity.chain, identity.key)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rcgen::{
-        BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-        KeyUsagePurpose,
-    };
-    use std::time::Duration;
-
-    type Authority = CertifiedIssuer<'static, KeyPair>;
-
-    fn authority() -> Authority {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        CertifiedIssuer::self_signed(params, KeyPair::generate().expect("works")).expect("valid")
-    }
-
-    fn issue(authority: &Authority, purpose: Option<ExtendedKeyUsagePurpose>) -> CertificateDer<'static> {
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, "berlin-1");
-        params.extended_key_usages = purpose.into_iter().collect();
-        let key = KeyPair::generate().expect("works");
-        params.signed_by(&key, authority).expect("valid").der().clone()
-    }
-
-    fn server_check(authority: &Authority) -> PeerCheck {
-        let mut check = PeerCheck::new(Role::Server);
-        check.add_authority(authority.der()).expect("a CA");
-        check
-    }
-
-    fn now() -> UnixTime {
-        UnixTime::since_unix_epoch(Duration::from_secs(1_800_000_000))
-    }
-
-    #[test]
-    fn the_purpose_counts_if_it_is_there_or_is_required() {
-        let authority = authority();
-        let mut check = server_check(&authority);
-        let with = |purpose| issue(&authority, purpose);
-        let [server, client, none] = [
-            with(Some(ExtendedKeyUsagePurpose::ServerAuth)),
-            with(Some(ExtendedKeyUsagePurpose::ClientAuth)),
-            with(None),
-        ];
-        let accepts = |check: &PeerCheck, own| check.check(own, &[], now()).is_ok();
-        assert!(accepts(&check, &server) && accepts(&check, &none) && !accepts(&check, &client));
-        check.require_purpose();
-        assert!(accepts(&check, &server) && !accepts(&check, &none) && !accepts(&check, &client));
-        let error = check.check(&client, &[], now()).expect_err("a client").to_string();
-        assert!(error.contains("remote-cert-tls requires serverAuth"), "{error}");
-    }
-
-    #[test]
-    fn names_are_compared_whole_or_by_prefix() {
-        let authority = authority();
-        let own = issue(&authority, None);
-        for (name, expected) in [
-            (NameCheck::Exactly("berlin-1".into()), true),
-            (NameCheck::Exactly("berlin".into()), false),
-            (NameCheck::Prefix("berlin-".into()), true),
-            (NameCheck::Prefix("paris-".into()), false),
-        ] {
-            let mut check = server_check(&authority);
-            check.require_name(name.clone());
-            assert_eq!(check.check(&own, &[], now()).is_ok(), expected, "{name:?}");
-        }
-    }
-
-    #[test]
-    fn a_fingerprint_alone_or_beside_a_ca() {
-        let (ours, theirs) = (authority(), authority());
-        let own = issue(&ours, None);
-        let mut check = PeerCheck::new(Role::Server);
-        check.add_fingerprint(hash::sha256(&[&own]));
-        assert_eq!(check.check(&own, &[], now()), Ok(()));
-        let other = check.check(&issue(&ours, None), &[], now());
-        assert!(matches!(other, Err(Refusal::Fingerprint(text)) if text.len() == 95));
-        check.add_authority(theirs.der()).expect("a CA");
-        assert!(check.check(&own, &[], now()).is_err(), "of another CA");
-    }
-
-    #[test]
-    fn no_certificate_is_accepted_without_a_ca_or_a_fingerprint() {
-        let own = issue(&authority(), None);
-        assert!(PeerCheck::new(Role::Server).check(&own, &[], now()).is_err());
-    }
 }

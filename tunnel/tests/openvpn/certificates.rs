@@ -64,6 +64,7 @@ impl Authority {
         let mut check = PeerCheck::new(peer);
         check.add_authority(self.0.der()).expect("a CA");
         check.require_purpose();
+        check.require_key_usage();
         check
     }
 
