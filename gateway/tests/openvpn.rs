@@ -14,7 +14,7 @@ use packet::{Batch, DropReason, Endpoint};
 use port::memory::InsideLink;
 use support::{announced, syn, v4};
 use tunnel::Time;
-use tunnel::openvpn::data::PING;
+use tunnel::openvpn::data::{PING, exit_message};
 use tunnel::openvpn::limits::LONGEST_PACKET;
 use tunnel::sa::Lifetime;
 
@@ -112,6 +112,24 @@ fn a_server_that_answers_from_elsewhere_is_heard_but_not_followed() {
     bed.carry();
     assert_eq!((bed.received().len(), bed.peer.endpoint.load_full()), (1, before));
     assert!(!bed.datapath_events.try_iter().any(|event| matches!(event, DataPathEvent::Moved(_))));
+}
+
+#[test]
+fn an_exit_in_a_data_packet_is_told_once_and_not_forwarded() {
+    let mut bed = bed();
+    let sa = bed.peer.sending.load_full().expect("the bed has one");
+    let mut batch = Batch::new(4096);
+    let exit = exit_message();
+    batch.append(exit.len()).expect("it fits").copy_from_slice(&exit);
+    sa.protection.lay_out(&mut batch, 0..1, sa.receiver, 50, 1500);
+    sa.protection.seal(&mut batch, 0..1, sa.receiver, 50).expect("works");
+    let packet = batch.packet(0).to_vec();
+    for expected in [1, 0] {
+        arrive(&mut bed, std::slice::from_ref(&packet));
+        let exited = |event: &DataPathEvent| *event == DataPathEvent::Exited(bed.peer.id);
+        assert_eq!(bed.datapath_events.try_iter().filter(exited).count(), expected);
+    }
+    assert!(bed.received().is_empty());
 }
 
 #[test]

@@ -186,4 +186,13 @@ impl Protection {
             Self::OpenVpn(data) => data.strip(batch, packets.clone(), drops),
         }
     }
+
+    /// Whether the peer has said in one of the stripped packets that it exits. It is told once.
+    #[inline]
+    pub fn take_exit(&self) -> bool {
+        match self {
+            Self::OpenVpn(data) => data.exit().take(),
+            Self::WireGuard(_) | Self::Esp(_) => false,
+        }
+    }
 }

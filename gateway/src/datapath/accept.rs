@@ -67,4 +67,7 @@ fn tell(sa_batch: &SaBatch, now: Time, with_data: bool, datapath_events: &Sender
     if sa.wants_renewal(now) {
         let _ = datapath_events.send(DataPathEvent::Renewal(peer.id));
     }
+    if sa.protection.take_exit() {
+        let _ = datapath_events.send(DataPathEvent::Exited(peer.id));
+    }
 }

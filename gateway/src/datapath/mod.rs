@@ -97,6 +97,8 @@ pub enum DataPathEvent {
     Confirmed(u32),
     /// The endpoint of a peer has changed, and its protocol finds control packets by address.
     Moved(PeerId),
+    /// A peer has said in a data packet that it exits.
+    Exited(PeerId),
 }
 
 /// A train whose inner header was read.

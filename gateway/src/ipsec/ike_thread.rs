@@ -293,7 +293,7 @@ impl IkeThread {
             }
             DataPathEvent::Confirmed(spi) => self.children.use_sa(spi),
             // WireGuard's, and OpenVPN's.
-            DataPathEvent::Activity(_) | DataPathEvent::Moved(_) => {}
+            DataPathEvent::Activity(_) | DataPathEvent::Moved(_) | DataPathEvent::Exited(_) => {}
         }
         self.carry_out(out);
     }

@@ -307,6 +307,11 @@ impl<T: Transmit> ControlThread<T> {
                 }
             }
             DataPathEvent::Moved(peer) => self.moved(peer),
+            DataPathEvent::Exited(peer) => {
+                if let Some(session) = self.session(peer) {
+                    self.call(now, |side, out| side.exited(now, session, out));
+                }
+            }
             // A session without a key has ended, or is about to have one. Timers look at the activity when they are due.
             DataPathEvent::NoKey(_) | DataPathEvent::Activity(_) => {}
         }
@@ -415,6 +420,13 @@ impl Side {
         match self {
             Self::Server(server) => server.core.handle_renewal(now, session, out),
             Self::Client(client) => client.core.handle_renewal(now, out),
+        }
+    }
+
+    fn exited(&mut self, now: Now, session: SessionNumber, out: &mut Outbox) {
+        match self {
+            Self::Server(server) => server.core.handle_exit(now, session, out),
+            Self::Client(client) => client.core.handle_exit(now, out),
         }
     }
 

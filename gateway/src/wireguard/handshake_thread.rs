@@ -208,7 +208,7 @@ impl<T: Transmit> HandshakeThread<T> {
             DataPathEvent::Renewal(peer) => self.device.handle_renewal(now, peer, &mut out),
             DataPathEvent::Confirmed(index) => self.device.handle_confirmed(now, index, &mut out),
             // Handshake messages name their session by an index.
-            DataPathEvent::Moved(_) => {}
+            DataPathEvent::Moved(_) | DataPathEvent::Exited(_) => {}
         }
         self.carry_out(out, None);
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tunnel::openvpn::action::{Report, Request};
 use tunnel::openvpn::activity::Activity;
 use tunnel::openvpn::channel::PacketError;
-use tunnel::openvpn::data::{Header, Inner};
+use tunnel::openvpn::data::Header;
 use tunnel::openvpn::{Action, Cause, Client, Outbox, Server, Verdict};
 use tunnel::{InboundSa, Now, OutboundSa, Protection, Time};
 
@@ -213,8 +213,8 @@ impl Host {
         if !batch.is_live(0) {
             return Ok(());
         }
-        let is_exit = Inner::of(&batch.packet(0)[data.overhead()..]) == Inner::Exit;
         data.strip(batch, 0..1, drops);
+        let is_exit = sa.protection.take_exit();
         if batch.is_live(0) {
             self.received.push((session, batch.packet(0).to_vec()));
         }

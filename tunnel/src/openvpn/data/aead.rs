@@ -9,7 +9,7 @@
 //! inbound     check the number → open, one call for up to 64 packets → accept: the window moves → strip
 //! ```
 
-use super::layout::{Header, JOBS, NUMBER, drop_unauthentic, strip_packet};
+use super::layout::{ExitNote, Header, JOBS, NUMBER, drop_unauthentic, strip_packet};
 use crate::replay::ReplayWindow;
 use arrayvec::ArrayVec;
 use crypto::{EngineFailure, Job, Key};
@@ -28,12 +28,13 @@ pub struct AeadData {
     key: Arc<dyn Key>,
     constant: Zeroizing<[u8; CONSTANT]>,
     header: Header,
+    pub(super) exit: ExitNote,
 }
 
 impl AeadData {
     /// With the key of one direction, and the secret constant of its nonces.
     pub fn new(key: Arc<dyn Key>, constant: [u8; CONSTANT], header: Header) -> Self {
-        Self { key, constant: Zeroizing::new(constant), header }
+        Self { key, constant: Zeroizing::new(constant), header, exit: ExitNote::default() }
     }
 
     /// Bytes before the encrypted packet.
@@ -157,7 +158,7 @@ impl AeadData {
         let mut with_data = false;
         for index in packets {
             if batch.is_live(index) {
-                with_data |= strip_packet(batch, index, self.overhead(), 0, drops);
+                with_data |= strip_packet(batch, index, (self.overhead(), 0), &self.exit, drops);
             }
         }
         with_data
@@ -256,6 +257,8 @@ mod tests {
             data.open(&mut batch, 0..1, &drops);
             assert!(!data.strip(&mut batch, 0..1, &drops));
             assert!(!batch.is_live(0));
+            assert_eq!(data.exit.take(), message == exit_message());
+            assert!(!data.exit.take(), "it is read once");
         }
         assert_eq!(Inner::of(&exit_message()), Inner::Exit);
         assert_eq!(Inner::of(&PING[..15]), Inner::Packet);

@@ -6,7 +6,7 @@
 //! The HMAC covers what follows it, not the header. The number is known only after decryption. The padding is that of
 //! PKCS #7 (RFC 5652, section 6.3).
 
-use super::layout::{Header, JOBS, NUMBER, drop_unauthentic, strip_packet};
+use super::layout::{ExitNote, Header, JOBS, NUMBER, drop_unauthentic, strip_packet};
 use crate::esp::IvSource;
 use crate::openvpn::keys::Direction;
 use crate::openvpn::limits::END_PACKET;
@@ -30,6 +30,7 @@ pub struct CbcData {
     ivs: IvSource,
     tag: usize,
     header: Header,
+    pub(super) exit: ExitNote,
 }
 
 impl CbcData {
@@ -42,7 +43,7 @@ impl CbcData {
     ) -> Result<Self, LoadError> {
         let tag = pair.integrity.key_length();
         let key = AwsLc.load_pair(pair, &keys.cipher[..pair.encryption.key_length()], &keys.hmac[..tag])?;
-        Ok(Self { key, ivs: IvSource::new(&AwsLc, random)?, tag, header })
+        Ok(Self { key, ivs: IvSource::new(&AwsLc, random)?, tag, header, exit: ExitNote::default() })
     }
 
     /// Bytes before the inner packet.
@@ -203,7 +204,7 @@ impl CbcData {
                 batch.discard(index);
                 continue;
             }
-            with_data |= strip_packet(batch, index, self.overhead(), padding, drops);
+            with_data |= strip_packet(batch, index, (self.overhead(), padding), &self.exit, drops);
         }
         with_data
     }

@@ -3,6 +3,7 @@
 use crate::openvpn::packet::{Lead, Opcode};
 use packet::header::ip::IpPacket;
 use packet::{Batch, DropCounters, DropReason};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Packets in one call of the engine.
 pub(super) const JOBS: usize = 64;
@@ -117,21 +118,39 @@ pub(super) fn drop_unauthentic<'a>(
     }
 }
 
+/// Whether the peer has said in a data packet that it exits. It is said once, and read once.
+#[derive(Default)]
+pub struct ExitNote(AtomicBool);
+
+impl ExitNote {
+    /// Whether the peer has said so since the last call.
+    #[inline]
+    pub fn take(&self) -> bool {
+        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
 /// Strips an opened packet to what is after `before` and before the last `after` bytes; returns false for a ping or
 /// another message, which is discarded.
 #[inline]
 pub(super) fn strip_packet(
     batch: &mut Batch,
     index: usize,
-    before: usize,
-    after: usize,
+    (before, after): (usize, usize),
+    exit: &ExitNote,
     drops: &DropCounters,
 ) -> bool {
     let packet = batch.packet(index);
     let inner = &packet[before..packet.len() - after];
-    if Inner::of(inner) != Inner::Packet {
-        batch.discard(index);
-        return false;
+    match Inner::of(inner) {
+        Inner::Packet => {}
+        message => {
+            if message == Inner::Exit {
+                exit.0.store(true, Ordering::Relaxed);
+            }
+            batch.discard(index);
+            return false;
+        }
     }
     if let Ok(ip) = IpPacket::parse(inner) {
         let length = ip.bytes().len();

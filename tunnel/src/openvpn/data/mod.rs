@@ -11,7 +11,7 @@ mod layout;
 
 pub use aead::AeadData;
 pub use cbc::CbcData;
-pub use layout::{Header, Inner, PING, exit_message};
+pub use layout::{ExitNote, Header, Inner, PING, exit_message};
 
 use crate::replay::ReplayWindow;
 use crypto::EngineFailure;
@@ -126,6 +126,15 @@ impl DataKey {
         match self {
             Self::Aead(data) => data.strip(batch, packets, drops),
             Self::Cbc(data) => data.strip(batch, packets, drops),
+        }
+    }
+
+    /// Whether the peer has said in one of the stripped packets that it exits.
+    #[inline]
+    pub fn exit(&self) -> &ExitNote {
+        match self {
+            Self::Aead(data) => &data.exit,
+            Self::Cbc(data) => &data.exit,
         }
     }
 }
