@@ -9,6 +9,7 @@ use std::time::Duration;
 use tunnel::openvpn::client::ClientWrap;
 use tunnel::openvpn::data::{Header, Inner};
 use tunnel::openvpn::framing::{Deframer, LONGEST};
+use tunnel::openvpn::keepalive::Keepalive;
 use tunnel::openvpn::key_method::{Credentials, KeyMethod};
 use tunnel::openvpn::negotiate::{self, DataCipher};
 use tunnel::openvpn::packet::{Body, Lead, Opcode, SessionId};
@@ -96,6 +97,7 @@ pub fn session(mut data: &[u8]) {
         peer_info: Vec::new(),
         mtu: 1500,
         features: OURS,
+        keepalive: Keepalive::default(),
         timing: Timing::default(),
     };
     let mut client = Client::new(configuration, Arc::new(AwsLc), Box::new(Constant));

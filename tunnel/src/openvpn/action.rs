@@ -161,6 +161,9 @@ pub enum Cause {
     /// Nothing came for the time of `ping-restart`.
     #[error("nothing was received for {0} seconds")]
     Gone(u64),
+    /// The same for the time of `ping-exit`: the program is to end.
+    #[error("nothing was received for {0} seconds (ping-exit)")]
+    PingExit(u64),
     /// The peer has said that it exits.
     #[error("the peer has exited")]
     Exited,

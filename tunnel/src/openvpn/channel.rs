@@ -84,9 +84,17 @@ pub enum PacketError {
     /// No key has this ID.
     #[error("the control packet is of a key that is not negotiated")]
     UnknownKey,
-    /// Too many sessions of this source, or of all, have not authenticated, or too many began at once.
-    #[error("too many clients that have not authenticated")]
+    /// Too many sessions of this source, or of all, have not authenticated or began at once, or the cookie is spent.
+    #[error("too many clients that have not authenticated, or a copy of a packet that has begun a session")]
     TooMany,
+    /// The configuration of TLS is not usable.
+    #[error("TLS cannot begin with this configuration")]
+    NoTls,
+    /// The client's key of tls-crypt-v2 is too old.
+    #[error(
+        "the client's tls-crypt-v2 key is older than tls-crypt-v2-max-age, or does not say when it was made"
+    )]
+    OldKey,
     /// A client before 2.6, which is served only if the configuration allows it.
     #[error("a client with tls-crypt-v2 that cannot return a cookie: it is older than 2.6")]
     NoCookie,

@@ -6,6 +6,7 @@
 
 use super::action::{Action, Cause, Outbox};
 use super::channel::{Announcement, Channel, ChannelEvent, PacketError};
+use super::keepalive::Keepalive;
 use super::key_method::Credentials;
 use super::limits::PUSH_REQUEST_INTERVAL;
 use super::negotiate::{self, DataCipher, NoCommonCipher, Suite};
@@ -55,6 +56,8 @@ pub struct ClientConfiguration {
     /// Features to announce: bits of [`peer_info::proto`](super::peer_info::proto), usually
     /// [`peer_info::OURS`](super::peer_info::OURS).
     pub features: u32,
+    /// Pings, and the end without an answer, unless the server pushes others.
+    pub keepalive: Keepalive,
     /// The times.
     pub timing: Timing,
 }
@@ -75,6 +78,7 @@ pub struct Client {
     ciphers: Vec<DataCipher>,
     auth: Integrity,
     announcement: Announcement,
+    keepalive: Keepalive,
     timing: Timing,
     engine: Arc<dyn Engine>,
     random: Box<dyn Random>,
@@ -88,8 +92,18 @@ impl Client {
     /// A client that is not connected.
     pub fn new(configuration: ClientConfiguration, engine: Arc<dyn Engine>, random: Box<dyn Random>) -> Self {
         let clock = Arc::new(WallClock::default());
-        let ClientConfiguration { tls, wrap, ciphers, auth, credentials, peer_info, mtu, features, timing } =
-            configuration;
+        let ClientConfiguration {
+            tls,
+            wrap,
+            ciphers,
+            auth,
+            credentials,
+            peer_info,
+            mtu,
+            features,
+            keepalive,
+            timing,
+        } = configuration;
         let peer_info = PeerInfo::of_client(features, &DataCipher::list(&ciphers), mtu, &peer_info);
         let cipher = ciphers.first().map_or("none", |cipher| cipher.name());
         let auth_name = negotiate::auth_name(auth);
@@ -102,6 +116,7 @@ impl Client {
             ciphers,
             auth,
             announcement: Announcement { options, credentials, peer_info },
+            keepalive,
             timing,
             engine,
             random,
@@ -218,8 +233,7 @@ impl Client {
             export_keys: core.export_keys,
             peer_id: core.peer_id,
             control_exit: core.control_exit,
-            ping: core.ping,
-            ping_restart: core.ping_restart,
+            keepalive: self.keepalive.replaced_by(core.keepalive),
         };
         let Some((peer, waiting)) = &mut self.session else { return Ok(()) };
         *waiting = None;

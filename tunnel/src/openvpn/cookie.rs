@@ -9,10 +9,13 @@ use crate::Time;
 use crypto::prf::Prf;
 use crypto::{Random, Secret};
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 use subtle::ConstantTimeEq;
 
 /// The slots of time, the present one included, in which an ID is accepted.
-const SLOTS: u64 = 3;
+pub(super) const SLOTS: u64 = 3;
+/// The length of a slot.
+pub(super) const SLOT: Duration = Duration::from_secs(HAND_WINDOW.as_secs() / 2);
 
 /// The server's key for its session IDs.
 pub struct CookieKey(Secret);
@@ -48,14 +51,14 @@ impl CookieKey {
     }
 }
 
-fn slot(now: Time) -> u64 {
-    now.nanoseconds() / (HAND_WINDOW / 2).as_nanos() as u64
+/// The slot of a time.
+pub(super) fn slot(now: Time) -> u64 {
+    now.nanoseconds() / SLOT.as_nanos() as u64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn an_id_is_good_for_its_client_at_its_address_for_a_minute() {

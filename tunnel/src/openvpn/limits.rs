@@ -51,6 +51,12 @@ pub const MAX_PENDING: usize = 1024;
 pub const MAX_PENDING_SOURCE: usize = 32;
 /// Sessions that one source may begin in this time beyond [`MAX_PENDING_SOURCE`]: each costs a TLS handshake.
 pub const BEGIN_INTERVAL: Duration = Duration::from_millis(100);
+/// Sessions that all sources may begin at once, and the time in which one more may begin.
+pub const BEGINS: u32 = 1024;
+/// See [`BEGINS`].
+pub const BEGINS_INTERVAL: Duration = Duration::from_millis(2);
+/// Cookies that are remembered because they have begun a session: more than [`BEGINS`] allows in a cookie's life.
+pub const MAX_SPENT: usize = 65_536;
 /// Answers to first packets at once, and the time in which one more is allowed: 100 in 10 seconds, as in OpenVPN.
 pub const RESET_ANSWERS: u32 = 100;
 /// See [`RESET_ANSWERS`].

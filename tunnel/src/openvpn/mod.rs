@@ -20,6 +20,7 @@ pub mod client;
 pub mod cookie;
 pub mod data;
 pub mod framing;
+pub mod keepalive;
 pub mod key_method;
 pub mod keyring;
 pub mod keys;

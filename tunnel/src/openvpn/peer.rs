@@ -4,6 +4,7 @@ use super::action::{Action, Cause, Outbox, Report, SessionNumber};
 use super::activity::Activity;
 use super::channel::{Channel, ChannelEvent, PacketError};
 use super::data::{Header, PING, exit_message};
+use super::keepalive::Keepalive;
 use super::keyring::Keyring;
 use super::keys::DataKeyError;
 use super::limits::{HAND_WINDOW, RENEGOTIATE, TRANSITION_WINDOW};
@@ -45,10 +46,8 @@ pub struct Agreement {
     pub peer_id: Option<u32>,
     /// Whether `EXIT` is sent on the control channel.
     pub control_exit: bool,
-    /// Send something at least this often.
-    pub ping: Option<Duration>,
-    /// The peer is gone after this time without a packet.
-    pub ping_restart: Option<Duration>,
+    /// Pings, and the end without an answer.
+    pub keepalive: Keepalive,
 }
 
 /// One peer.
@@ -271,9 +270,12 @@ impl Peer {
         if self.renew_at.is_some_and(|renew| time >= renew) {
             self.renew(now, random, out);
         }
-        let (ping, restart) = self.intervals();
-        if self.activity.gone(restart).is_some_and(|gone| time >= gone) {
-            return Err(Cause::Gone(restart.unwrap_or_default().as_secs()));
+        let Keepalive { ping, silence } = self.keepalive();
+        if let Some(silence) = silence
+            && self.activity.gone(Some(silence.after)).is_some_and(|gone| time >= gone)
+        {
+            let seconds = silence.after.as_secs();
+            return Err(if silence.exits { Cause::PingExit(seconds) } else { Cause::Gone(seconds) });
         }
         if self.activity.ping_due(ping).is_some_and(|due| time >= due) {
             self.activity.sent(time);
@@ -285,23 +287,20 @@ impl Peer {
 
     /// When something is due.
     pub fn next_timeout(&self) -> Option<Time> {
-        let (ping, restart) = self.intervals();
+        let Keepalive { ping, silence } = self.keepalive();
         let times = [
             self.channel.next_timeout(self.timing.hand_window),
             self.keyring.next_timeout(),
             self.renew_at,
             self.keys_end,
-            self.activity.gone(restart),
+            self.activity.gone(silence.map(|silence| silence.after)),
             self.activity.ping_due(ping),
         ];
         times.into_iter().flatten().min()
     }
 
-    fn intervals(&self) -> (Option<Duration>, Option<Duration>) {
-        match self.agreement {
-            Some(agreement) if self.is_up() => (agreement.ping, agreement.ping_restart),
-            _ => (None, None),
-        }
+    fn keepalive(&self) -> Keepalive {
+        self.agreement.filter(|_| self.is_up()).map(|agreement| agreement.keepalive).unwrap_or_default()
     }
 
     /// Tells the peer that we exit, in the way that it understands.

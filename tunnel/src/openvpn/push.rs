@@ -1,5 +1,6 @@
 //! What a server tells its client to use: `PUSH_REPLY` and its options, split into several messages if it is long.
 
+use super::keepalive::{Keepalive, Silence};
 use super::limits::{MAX_PUSH_MESSAGES, PUSH_LENGTH};
 use super::negotiate::DataCipher;
 use super::packet::Malformed;
@@ -88,10 +89,8 @@ pub struct CoreOptions {
     pub dynamic_tls_crypt: bool,
     /// `protocol-flags cc-exit`.
     pub control_exit: bool,
-    /// `ping`: send something at least this often.
-    pub ping: Option<Duration>,
-    /// `ping-restart` or `ping-exit`: the peer is gone after this time without a packet.
-    pub ping_restart: Option<Duration>,
+    /// `ping`, `ping-restart` and `ping-exit`. A time of 0 is kept: it replaces the client's own.
+    pub keepalive: Keepalive,
 }
 
 /// An option of a push reply that we cannot serve.
@@ -119,17 +118,16 @@ impl CoreOptions {
                         found.set_flag(flag).ok_or_else(unsupported)?;
                     }
                 }
-                "ping" => found.ping = Some(seconds(value).ok_or_else(unsupported)?),
+                "ping" => found.keepalive.ping = Some(seconds(value).ok_or_else(unsupported)?),
                 "ping-restart" | "ping-exit" => {
-                    found.ping_restart = Some(seconds(value).ok_or_else(unsupported)?);
+                    let after = seconds(value).ok_or_else(unsupported)?;
+                    found.keepalive.silence = Some(Silence { after, exits: name == "ping-exit" });
                 }
                 // Each of them puts a byte before packets, even without compression.
                 "compress" | "comp-lzo" => return Err(unsupported()),
                 _ => {}
             }
         }
-        found.ping = found.ping.filter(|time| !time.is_zero());
-        found.ping_restart = found.ping_restart.filter(|time| !time.is_zero());
         Ok(found)
     }
 
@@ -162,7 +160,8 @@ mod tests {
         let core = CoreOptions::parse(&options).expect("supported");
         assert_eq!((core.peer_id, core.cipher), (Some(7), Some(DataCipher::DEFAULT[0])));
         assert!(core.export_keys && core.dynamic_tls_crypt && core.control_exit);
-        assert_eq!(core.ping_restart, Some(Duration::from_secs(60)));
+        let sixty = Some(Duration::from_secs(60));
+        assert_eq!(core.keepalive.silence, sixty.map(|after| Silence { after, exits: false }));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::{assert_carries, connected, seconds};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::net::SocketAddr;
+use tunnel::openvpn::channel::PacketError;
 use tunnel::openvpn::client::ClientWrap;
 use tunnel::openvpn::limits::{MAX_PENDING_SOURCE, RESET_ANSWERS};
 use tunnel::openvpn::packet::{Body, Lead, Opcode, SessionId};
@@ -101,7 +102,7 @@ fn a_source_has_a_bounded_number_of_sessions() {
     assert_eq!(session_count(&network), MAX_PENDING_SOURCE);
     network.connect(CLIENT);
     network.run(seconds(1));
-    assert!(network.is_connected(CLIENT), "another source is not concerned");
+    assert!(network.is_connected(CLIENT), "a client at another source connects");
 }
 
 #[test]
@@ -144,7 +145,8 @@ fn a_client_that_cannot_return_a_cookie_is_served_if_the_configuration_allows_it
         let keys = WrapKeys::tls_crypt(own.key.clone(), Role::Client);
         let first = keys.seal(lead, SessionId([5; 8]), ID, &body.emit());
         let first = [&first[..], &own.wrapped].concat();
-        let wraps = (ServerWrap::PerClient { key, allow_without_cookie }, ClientWrap::Own(own));
+        let wraps =
+            (ServerWrap::PerClient { key, allow_without_cookie, max_age: None }, ClientWrap::Own(own));
         let mut network = setup.network(wraps, 1);
         let from = "203.0.113.7:4000".parse().expect("literal");
         let answer = arrive(&mut network, from, first.clone());
@@ -164,20 +166,42 @@ fn a_client_that_cannot_return_a_cookie_is_served_if_the_configuration_allows_it
 fn a_source_begins_a_bounded_number_of_handshakes() {
     let setup = Setup::new();
     let mut network = without_wrap(&setup);
+    let from = "203.0.113.7:4000".parse().expect("literal");
+    let begin = |network: &mut Network, number: u8| {
+        let session = SessionId([number; 8]);
+        let answer = arrive(network, from, first_packet(session)).expect("answered");
+        arrive(network, from, third_packet(session, &answer));
+        session
+    };
+    let no_tls =
+        Body { acks: [].into_iter().collect(), receiver: None, message: Some(1), payload: &[0xff; 64] };
+    for number in 0..90 {
+        let session = begin(&mut network, number);
+        arrive(&mut network, from, packet(Opcode::Control, session, &no_tls));
+    }
+    assert_eq!((session_count(&network), network.hosts[SERVER].closed.len()), (0, MAX_PENDING_SOURCE));
+    network.run(seconds(1));
+    begin(&mut network, 200);
+    assert_eq!(session_count(&network), 1);
+}
+
+#[test]
+fn a_cookie_begins_one_session() {
+    let setup = Setup::new();
+    let mut network = without_wrap(&setup);
     let (session, from): (_, SocketAddr) = (SessionId([5; 8]), "203.0.113.7:4000".parse().expect("literal"));
     let answer = arrive(&mut network, from, first_packet(session)).expect("answered");
     let third = third_packet(session, &answer);
     let no_tls =
         Body { acks: [].into_iter().collect(), receiver: None, message: Some(1), payload: &[0xff; 64] };
     let no_tls = packet(Opcode::Control, session, &no_tls);
-    for _ in 0..500 {
+    for _ in 0..10 {
         arrive(&mut network, from, third.clone());
         arrive(&mut network, from, no_tls.clone());
     }
-    assert_eq!((session_count(&network), network.hosts[SERVER].closed.len()), (0, MAX_PENDING_SOURCE));
-    network.run(seconds(1));
-    arrive(&mut network, from, third);
-    assert_eq!(session_count(&network), 1);
+    assert_eq!((session_count(&network), network.hosts[SERVER].closed.len()), (0, 1));
+    assert_eq!(network.hosts[SERVER].refused.last(), Some(&PacketError::OtherSession), "no session is left");
+    assert!(network.hosts[SERVER].refused.contains(&PacketError::TooMany), "the cookie is spent");
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! Renewals, collisions, moves, exits and refusals between a client and a server.
 
 use crate::host::Core;
-use crate::network::{CLEAR, CLIENT, MOST_CLIENTS, Network, SERVER, STORM, Setup, Weather};
+use crate::network::{CLEAR, CLIENT, MOST_CLIENTS, Network, SERVER, START, STORM, Setup, Weather};
 use crate::{assert_carries, connected, inner, seconds};
 use std::collections::HashSet;
 use std::time::Duration;
 use tunnel::openvpn::action::Report;
+use tunnel::openvpn::channel::PacketError;
 use tunnel::openvpn::client::ClientWrap;
 use tunnel::openvpn::data::Header;
+use tunnel::openvpn::keepalive::{Keepalive, Silence};
 use tunnel::openvpn::key_method::Credentials;
 use tunnel::openvpn::negotiate::DataCipher;
 use tunnel::openvpn::peer::Timing;
@@ -147,6 +149,55 @@ fn a_silent_peer_is_noticed_and_an_idle_one_is_not() {
     network.run(seconds(61));
     assert_eq!([&network.hosts[SERVER].closed, &network.hosts[CLIENT].closed], [&[Cause::Gone(60)]; 2]);
     assert!(network.hosts[SERVER].inbound.is_empty());
+}
+
+#[test]
+fn a_client_has_times_of_its_own_if_its_server_pushes_none() {
+    for (exits, cause) in [(false, Cause::Gone(30)), (true, Cause::PingExit(30))] {
+        let mut setup = Setup::new();
+        setup.client_keepalive =
+            Keepalive { ping: Some(seconds(10)), silence: Some(Silence { after: seconds(30), exits }) };
+        setup.server_ping = [None, Some(seconds(15))];
+        let mut network = connected(&setup, 1);
+        network.run(seconds(29));
+        assert!(network.is_connected(SERVER), "the client sends pings");
+        network.run(seconds(2));
+        assert_eq!(network.hosts[CLIENT].closed, [cause], "the server does not");
+    }
+}
+
+#[test]
+fn a_pushed_time_replaces_the_clients_own() {
+    let mut setup = Setup::new();
+    setup.client_keepalive = Keepalive::restarting(None, Some(seconds(30)));
+    let mut network = setup.network(setup.tls_crypt(), 1);
+    network.hosts[SERVER].verdict = Some(Verdict::Accept { push: vec![String::from("ping-exit 50")] });
+    network.connect(CLIENT);
+    network.run(seconds(45));
+    assert!(network.is_connected(CLIENT));
+    network.run(seconds(10));
+    assert_eq!(network.hosts[CLIENT].closed, [Cause::PingExit(50)]);
+}
+
+#[test]
+fn a_key_of_tls_crypt_v2_is_accepted_up_to_its_age() {
+    let made = |days: u64| Metadata::Made(seconds(START - days * 24 * 3600));
+    let no_time = Metadata::User(b"laptop".to_vec());
+    for (metadata, is_accepted) in
+        [(Some(made(29)), true), (Some(made(31)), false), (Some(no_time), false), (None, false)]
+    {
+        let (setup, random) = (Setup::new(), &mut crate::host::Seeded::new(5));
+        let key = ServerKey::random(random);
+        let own = key.wrap(StaticKey::random(random), metadata.as_ref()).expect("short");
+        let max_age = Some(seconds(30 * 24 * 3600));
+        let server = ServerWrap::PerClient { key, allow_without_cookie: false, max_age };
+        let mut network = setup.network((server, ClientWrap::Own(own)), 1);
+        network.connect(CLIENT);
+        network.run(seconds(1));
+        assert_eq!(network.is_connected(CLIENT), is_accepted, "{metadata:?}");
+        let refused = &network.hosts[SERVER].refused;
+        assert_eq!(refused.first(), (!is_accepted).then_some(&PacketError::OldKey));
+    }
 }
 
 #[test]
@@ -301,7 +352,8 @@ fn the_metadata_of_a_clients_own_key_is_told_to_the_caller() {
     let key = ServerKey::random(random);
     let metadata = Metadata::User(b"laptop".to_vec());
     let own = key.wrap(StaticKey::random(random), Some(&metadata)).expect("short");
-    let wraps = (ServerWrap::PerClient { key, allow_without_cookie: false }, ClientWrap::Own(own));
+    let wraps =
+        (ServerWrap::PerClient { key, allow_without_cookie: false, max_age: None }, ClientWrap::Own(own));
     let mut network = setup.network(wraps, 1);
     network.weather = STORM;
     network.connect(CLIENT);

@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tunnel::openvpn::client::ClientWrap;
+use tunnel::openvpn::keepalive::Keepalive;
 use tunnel::openvpn::key_method::Credentials;
 use tunnel::openvpn::negotiate::DataCipher;
 use tunnel::openvpn::peer::Timing;
@@ -76,6 +77,7 @@ pub struct Setup {
     pub auth: Integrity,
     pub credentials: Credentials,
     pub server_ping: [Option<Duration>; 2],
+    pub client_keepalive: Keepalive,
     pub server_features: u32,
     pub client_features: u32,
 }
@@ -95,6 +97,7 @@ impl Setup {
             auth: Integrity::HmacSha256,
             credentials: Credentials::default(),
             server_ping: [None; 2],
+            client_keepalive: Keepalive::default(),
             server_features: OURS,
             client_features: OURS,
         }
@@ -132,6 +135,7 @@ impl Setup {
             peer_info: Vec::new(),
             mtu: 1500,
             features: self.client_features,
+            keepalive: self.client_keepalive,
             timing: self.client_timing,
         };
         Client::new(configuration, Arc::new(AwsLc), Box::new(Seeded::new(seed)))

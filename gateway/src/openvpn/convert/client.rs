@@ -1,6 +1,6 @@
 //! The settings of a client.
 
-use super::{Refusals, Sources, ciphers, keys, routes, timing};
+use super::{Refusals, Sources, ciphers, keepalive, keys, routes, timing};
 use crate::openvpn::settings::ClientSettings;
 use config::openvpn::OpenVpn;
 use config::openvpn::settings::{Connection, Family};
@@ -43,6 +43,7 @@ pub(super) fn client(
         peer_info: Vec::new(),
         mtu: link.tun_mtu,
         features: OURS,
+        keepalive: keepalive(settings, refusals),
         timing: timing(settings),
     };
     Some(ClientSettings { core, remotes, float: link.float, routes: routes(settings) })

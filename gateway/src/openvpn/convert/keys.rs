@@ -7,6 +7,7 @@ use crypto::cipher::Integrity;
 use crypto::pem::{self, Section};
 use crypto::prf::Prf;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use std::time::Duration;
 use tunnel::openvpn::client::ClientWrap;
 use tunnel::openvpn::server::ServerWrap;
 use tunnel::openvpn::verify::{Identity, NameCheck, PeerCheck};
@@ -42,7 +43,11 @@ pub(super) fn server_wrap(
         refusals.refuse("tls-crypt-v2", "clients without such a key beside it", fix);
     }
     match ServerKey::from_file(key.bytes()) {
-        Ok(key) => Some(ServerWrap::PerClient { key, allow_without_cookie: !force_cookie }),
+        Ok(key) => {
+            let days = settings.server.as_ref().and_then(|server| server.key_max_age_days);
+            let max_age = days.map(|days| Duration::from_secs(u64::from(days) * 24 * 3600));
+            Some(ServerWrap::PerClient { key, allow_without_cookie: !force_cookie, max_age })
+        }
         Err(error) => wrong(refusals, "tls-crypt-v2", &error, PEER_KEY_FIX),
     }
 }
@@ -113,6 +118,9 @@ pub(super) fn check(settings: &OpenVpn, peer: Role, refusals: &mut Refusals) -> 
     // Another purpose than that of the peer was refused.
     if tls.extended_key_usage.is_some() {
         check.require_purpose();
+    }
+    if tls.key_usage.is_some() {
+        check.require_key_usage();
     }
     if let Some(name) = &tls.peer_name {
         check.require_name(match name.by {

@@ -24,11 +24,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
+use tunnel::openvpn::keepalive::{Keepalive, Silence};
 use tunnel::openvpn::negotiate::DataCipher;
 use tunnel::openvpn::peer::Timing;
 
 /// The headers of UDP over IPv4.
 const HEADERS: u16 = 28;
+/// OpenVPN's default for `ping-restart` on a client.
+const RESTART_SECONDS: u32 = 120;
 
 /// An interface that is to be served.
 pub struct Plan {
@@ -175,6 +178,19 @@ fn timing(settings: &OpenVpn) -> Timing {
         renegotiate: seconds(timers.renegotiate_seconds),
         transition: Duration::from_secs(timers.transition_seconds.into()),
     }
+}
+
+/// A client's own times, unless its server pushes others.
+fn keepalive(settings: &OpenVpn, refusals: &Refusals) -> Keepalive {
+    let timers = &settings.timers;
+    let is_given = ["keepalive", "ping-restart", "ping-exit"].iter().any(|name| refusals.has(name));
+    let exits = timers.exit_seconds != 0;
+    let after = match (is_given, exits) {
+        (false, _) => seconds(RESTART_SECONDS),
+        (true, true) => seconds(timers.exit_seconds),
+        (true, false) => seconds(timers.restart_seconds),
+    };
+    Keepalive { ping: seconds(timers.ping_seconds), silence: after.map(|after| Silence { after, exits }) }
 }
 
 /// 0 is none.

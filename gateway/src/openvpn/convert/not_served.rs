@@ -109,7 +109,6 @@ pub(super) const NOT_SERVED: &[Row] = &[
     ("auth-gen-token", PASSWORD),
     ("auth-gen-token-secret", PASSWORD),
     ("ifconfig-push-constraint", DELETE),
-    ("tls-crypt-v2-max-age", DELETE),
     ("stale-routes-check", DELETE),
     // The session, and the client.
     ("ping-exit", "write keepalive SECONDS TIMEOUT on the server"),
@@ -146,13 +145,7 @@ pub(super) const NOT_SERVED: &[Row] = &[
 ];
 
 /// Directives that are served on a server alone: a client takes them from its server.
-pub(super) const OF_SERVER: &[Row] = &[
-    ("topology", BY_SERVER),
-    ("keepalive", BY_SERVER),
-    ("ping", BY_SERVER),
-    ("ping-restart", BY_SERVER),
-    ("ifconfig", BY_SERVER),
-];
+pub(super) const OF_SERVER: &[Row] = &[("topology", BY_SERVER), ("ifconfig", BY_SERVER)];
 
 #[cfg(test)]
 mod tests {
@@ -163,7 +156,7 @@ mod tests {
     /// What is served: wholly, or with the values that `values` and the conversion let pass.
     const SERVED: &str = "remote proto proto-force port lport rport bind nobind float connect-retry connect-retry-max \
         resolv-retry preresolve explicit-exit-notify mssfix tun-mtu link-mtu multihome sndbuf rcvbuf mark ca cert extra-certs key \
-        crl-verify verify-x509-name remote-cert-tls ns-cert-type remote-cert-eku peer-fingerprint tls-auth tls-crypt tls-crypt-v2 \
+        crl-verify verify-x509-name remote-cert-tls ns-cert-type remote-cert-eku peer-fingerprint tls-auth tls-crypt tls-crypt-v2 tls-crypt-v2-max-age \
         key-direction tls-version-min tls-version-max tls-cert-profile data-ciphers ncp-ciphers cipher auth compress comp-lzo \
         mute-replay-warnings dev dev-type topology ifconfig txqueuelen persist-tun route route-ipv6 route-gateway \
         route-ipv6-gateway script-security setenv setenv-safe server server-ipv6 ifconfig-pool ifconfig-ipv6-pool push \

@@ -7,6 +7,7 @@ use config::openvpn::load;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use std::fmt::Write;
 use std::path::Path;
+use tunnel::openvpn::server::ServerWrap;
 
 const SERVER: &str = include_str!("../../../../examples/openvpn/server.conf");
 const CLIENT: &str = include_str!("../../../../examples/openvpn/client.conf");
@@ -112,6 +113,27 @@ fn host_names_and_routes_of_a_client_are_served() {
 }
 
 #[test]
+fn a_client_has_times_of_its_own() {
+    let times = |more: &str| client(&format!("{CLIENT}{more}\n")).core.keepalive;
+    let own = |ping, restart| Keepalive::restarting(seconds(ping), seconds(restart));
+    assert_eq!(times(""), own(0, 120), "OpenVPN's default");
+    assert_eq!(times("keepalive 10 60"), own(10, 60));
+    assert_eq!(times("ping 5\nping-restart 0"), own(5, 0));
+}
+
+#[test]
+fn the_age_of_a_clients_key_is_limited() {
+    let key = "-----BEGIN OpenVPN tls-crypt-v2 server key-----\n".to_owned()
+        + &"AAAA".repeat(42)
+        + "AAA=\n-----END OpenVPN tls-crypt-v2 server key-----\n";
+    let text = format!("{SERVER}\ntls-crypt-v2 v2.key\ntls-crypt-v2-max-age 30\n")
+        .replace("tls-crypt tls-crypt.key", "");
+    let server = server(&text, &[("v2.key", &key)]);
+    let ServerWrap::PerClient { max_age, .. } = server.core.wrap else { panic!("a key for each client") };
+    assert_eq!(max_age, Some(Duration::from_secs(30 * 24 * 3600)));
+}
+
+#[test]
 fn files_of_clients_are_served() {
     let files = [
         (
@@ -201,7 +223,6 @@ fn what_is_not_served_yet_is_refused_with_its_line() {
     let client = [
         "proto tcp",
         "redirect-gateway def1",
-        "keepalive 10 60",
         "topology subnet",
         "connect-retry 5",
         "connect-retry-max 3",

@@ -92,7 +92,7 @@ impl Server {
                 session.is_admitted = true;
                 self.admitted += 1;
                 let source = session.pending.take();
-                self.no_longer_pending(source);
+                self.begins.no_longer_pending(source);
                 self.connect_if_asked(now, number, exchange, push, out)
             }
             (Stage::Up(Some(key_id)), Verdict::Accept { .. }) => {
@@ -155,8 +155,7 @@ impl Server {
             export_keys: info.has(proto::TLS_EXPORT),
             peer_id: info.has(proto::DATA_V2).then_some(number),
             control_exit: info.has(proto::CONTROL_EXIT),
-            ping: self.intervals[0],
-            ping_restart: self.intervals[1],
+            keepalive: self.keepalive,
         };
         let dynamic_wrap = info.has(proto::DYNAMIC_TLS_CRYPT | proto::CONTROL_EXIT);
         let options: Vec<String> =

@@ -1,7 +1,8 @@
 //! Packets of no session: first packets are answered without state, and third packets begin a session.
 
+use super::begins::source;
 use super::session::{Session, Stage};
-use super::{Server, ServerWrap, source};
+use super::{Server, ServerWrap};
 use crate::Now;
 use crate::openvpn::action::Action;
 use crate::openvpn::action::Outbox;
@@ -13,6 +14,7 @@ use crate::openvpn::wrap::{Opened, PacketId, Role, WrapError, WrapKeys, Wrapper}
 use arrayvec::ArrayVec;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// In the number of a client's first packet: it can send its wrapped key twice.
 const EARLY_NEGOTIATION: u32 = 0x0f;
@@ -40,11 +42,11 @@ impl Server {
         if lead.key_id != 0 {
             return Err(PacketError::OtherSession);
         }
-        let FirstKeys { keys, packet, metadata } = self.first_keys(lead, packet)?;
+        let FirstKeys { keys, packet, metadata } = self.first_keys(now, lead, packet)?;
         let opened = keys.open(packet)?;
         let body = Body::parse(lead.opcode, &opened.body)?;
         if lead.opcode.is_client_reset() {
-            // Without a wrap, this is all that tells a client with one.
+            // With no wrap here, a client with tls-auth or tls-crypt is told by the form of its packet only.
             if body.message != Some(0) || !body.acks.is_empty() {
                 return Err(PacketError::Wrap(WrapError::Malformed));
             }
@@ -61,14 +63,17 @@ impl Server {
     }
 
     /// The keys of a client without a session, and the packet without its wrapped key.
-    fn first_keys<'a>(&self, lead: Lead, packet: &'a [u8]) -> Result<FirstKeys<'a>, PacketError> {
+    fn first_keys<'a>(&self, now: Now, lead: Lead, packet: &'a [u8]) -> Result<FirstKeys<'a>, PacketError> {
         let has_key = matches!(lead.opcode, Opcode::ClientResetV3 | Opcode::ControlWithKey);
         match &self.wrap {
             ServerWrap::Shared(keys) if !has_key => {
                 Ok(FirstKeys { keys: keys.clone(), packet, metadata: None })
             }
-            ServerWrap::PerClient { key, .. } if has_key => {
+            ServerWrap::PerClient { key, max_age, .. } if has_key => {
                 let (packet, client, metadata) = key.unwrap(packet)?;
+                if max_age.is_some_and(|max_age| is_older(metadata.as_ref(), now, max_age)) {
+                    return Err(PacketError::OldKey);
+                }
                 Ok(FirstKeys { keys: WrapKeys::tls_crypt(client, Role::Server), packet, metadata })
             }
             // A client with another wrap, or a later packet of a session that has ended.
@@ -120,7 +125,9 @@ impl Server {
         out: &mut Outbox,
     ) -> Result<(), PacketError> {
         let source = source(from);
-        if !self.admit_pending(now.monotonic, source) {
+        let has_cookie = !opened.lead.opcode.is_client_reset();
+        let proof = if has_cookie { local } else { opened.session };
+        if !self.begins.admit(now.monotonic, source, proof) {
             return Err(PacketError::TooMany);
         }
         // Number 1 was the answer without state.
@@ -128,24 +135,22 @@ impl Server {
         let options = String::from("V4,dev-type tun,key-method 2,tls-server");
         let announcement = Announcement { options, ..Announcement::default() };
         let mut channel = Channel::new(self.tls.clone(), wrapper, local, announcement);
-        let begun = if opened.lead.opcode.is_client_reset() {
-            channel.answer_at_once(now, opened.session, &mut *self.random)
-        } else {
+        let begun = if has_cookie {
             channel.answer(now, opened.session, &mut *self.random)
+        } else {
+            channel.answer_at_once(now, opened.session, &mut *self.random)
         };
         let mut events = Vec::new();
         let handled = match begun {
             Ok(()) => channel.handle_first(now, opened, &mut *self.random, &mut events),
-            Err(_) => Err(PacketError::TooMany),
+            Err(_) => Err(PacketError::NoTls),
         };
-        if !opened.lead.opcode.is_client_reset()
-            && let Some(answers) = &mut self.answers
-        {
+        if has_cookie && let Some(answers) = &mut self.answers {
             // The limit is about answers to forged addresses, and this one is not.
             answers.put_back();
         }
         if let Err(error) = handled {
-            self.no_longer_pending(Some(source));
+            self.begins.no_longer_pending(Some(source));
             return Err(error);
         }
         let number = self.new_number();
@@ -165,5 +170,13 @@ impl Server {
         self.by_remote.insert((from, opened.session), number);
         self.handle_events(now, number, events, out);
         Ok(())
+    }
+}
+
+/// Whether a client's key is older than this, or does not say when it was made. One from the future is not: clocks differ.
+fn is_older(metadata: Option<&Metadata>, now: Now, max_age: Duration) -> bool {
+    match metadata {
+        Some(Metadata::Made(time)) => now.wall.saturating_sub(*time) > max_age,
+        Some(Metadata::User(_) | Metadata::Other(..)) | None => true,
     }
 }

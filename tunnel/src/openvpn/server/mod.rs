@@ -8,6 +8,7 @@
 //! each source and in total.
 
 mod admission;
+mod begins;
 mod first;
 mod session;
 
@@ -16,10 +17,8 @@ pub use session::Verdict;
 use super::action::{Cause, Outbox, SessionNumber};
 use super::channel::PacketError;
 use super::cookie::CookieKey;
-use super::limits::{
-    BEGIN_INTERVAL, LAST_PEER_ID, LONGEST_PACKET, MAX_PENDING, MAX_PENDING_SOURCE, RESET_ANSWERS,
-    RESET_INTERVAL,
-};
+use super::keepalive::Keepalive;
+use super::limits::{LAST_PEER_ID, LONGEST_PACKET, RESET_ANSWERS, RESET_INTERVAL};
 use super::negotiate::DataCipher;
 use super::packet::{Lead, Malformed, Opcode, SessionId};
 use super::peer::Timing;
@@ -28,17 +27,18 @@ use super::tls::{TlsConfig, WallClock};
 use super::verify::{PeerCheck, Refusal};
 use super::wrap::v2::ServerKey;
 use super::wrap::{WrapError, WrapKeys};
-use crate::bucket::{self, Bucket};
+use crate::bucket::Bucket;
 use crate::timers::Timers;
 use crate::{Now, Time};
+use begins::Begins;
 use crypto::cipher::Integrity;
 use crypto::{Engine, Random};
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
 use session::Session;
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +52,8 @@ pub enum ServerWrap {
         key: ServerKey,
         /// Whether clients before 2.6 are served, which cannot answer a cookie.
         allow_without_cookie: bool,
+        /// `tls-crypt-v2-max-age`: a client's key must say when it was made, and not be older.
+        max_age: Option<Duration>,
     },
 }
 
@@ -85,7 +87,7 @@ pub struct Server {
     wrap: ServerWrap,
     ciphers: Vec<DataCipher>,
     auth: Integrity,
-    intervals: [Option<Duration>; 2],
+    keepalive: Keepalive,
     max_clients: usize,
     features: u32,
     timing: Timing,
@@ -98,11 +100,7 @@ pub struct Server {
     by_remote: BTreeMap<(SocketAddr, SessionId), SessionNumber>,
     /// Sessions of clients that were admitted, connected or not.
     admitted: usize,
-    /// Sessions that have not authenticated, by source.
-    pending: BTreeMap<IpAddr, usize>,
-    pending_total: usize,
-    /// Sessions that sources may begin.
-    begins: HashMap<IpAddr, Bucket>,
+    begins: Begins,
     timers: Timers<SessionNumber>,
 }
 
@@ -132,7 +130,7 @@ impl Server {
             wrap,
             ciphers,
             auth,
-            intervals: [ping, ping_restart],
+            keepalive: Keepalive::restarting(ping, ping_restart),
             max_clients,
             features,
             timing,
@@ -143,9 +141,7 @@ impl Server {
             sessions: BTreeMap::new(),
             by_remote: BTreeMap::new(),
             admitted: 0,
-            pending: BTreeMap::new(),
-            pending_total: 0,
-            begins: HashMap::new(),
+            begins: Begins::default(),
             timers: Timers::default(),
         }
     }
@@ -323,39 +319,6 @@ impl Server {
         self.end(now, number, Cause::Replaced, out);
     }
 
-    /// Whether another session may begin that has not authenticated; it is counted.
-    fn admit_pending(&mut self, now: Time, source: IpAddr) -> bool {
-        let count = self.pending.get(&source).copied().unwrap_or_default();
-        if count >= MAX_PENDING_SOURCE || self.pending_total >= MAX_PENDING || !self.may_begin(now, source) {
-            return false;
-        }
-        self.pending.insert(source, count + 1);
-        self.pending_total += 1;
-        true
-    }
-
-    /// A session that fails at once is not pending, but has cost a handshake, and its cookie is still good.
-    fn may_begin(&mut self, now: Time, source: IpAddr) -> bool {
-        if self.begins.len() >= MAX_PENDING {
-            self.begins.retain(|_, bucket| !bucket.is_full(now));
-        }
-        if self.begins.len() >= MAX_PENDING && !self.begins.contains_key(&source) {
-            return false;
-        }
-        let bucket = || Bucket::new(MAX_PENDING_SOURCE as u32, BEGIN_INTERVAL, now);
-        self.begins.entry(source).or_insert_with(bucket).take(now)
-    }
-
-    fn no_longer_pending(&mut self, source: Option<IpAddr>) {
-        let Some(source) = source else { return };
-        let Entry::Occupied(mut entry) = self.pending.entry(source) else { return };
-        self.pending_total -= 1;
-        *entry.get_mut() -= 1;
-        if *entry.get() == 0 {
-            entry.remove();
-        }
-    }
-
     /// A number that no session has. It is random, because the data path's table of keys hashes by its low bits.
     fn new_number(&mut self) -> SessionNumber {
         loop {
@@ -372,7 +335,7 @@ impl Server {
     fn end(&mut self, now: Now, number: SessionNumber, cause: Cause, out: &mut Outbox) {
         self.forget_address(number);
         let Some(mut session) = self.sessions.remove(&number) else { return };
-        self.no_longer_pending(session.pending);
+        self.begins.no_longer_pending(session.pending);
         self.admitted -= usize::from(session.is_admitted);
         self.timers.set(number, None);
         // What was to be said last, or an alert of TLS, tells the client why.
@@ -383,9 +346,4 @@ impl Server {
     fn may_answer(&mut self, now: Time) -> bool {
         self.answers.get_or_insert_with(|| Bucket::new(RESET_ANSWERS, RESET_INTERVAL, now)).take(now)
     }
-}
-
-/// The source that limits count: an IPv4 address or an IPv6 /64.
-fn source(address: SocketAddr) -> IpAddr {
-    bucket::aggregate(address.ip())
 }

@@ -150,7 +150,7 @@ fn tls_crypt_v2_with_keys_of_openvpn() {
     let arguments = ["--tls-crypt-v2 server.key force-cookie"];
     drop(client_of_stock(&setup, ClientWrap::Own(client), &arguments));
     let key = ServerKey::from_file(&read("server.key")).expect("a key");
-    let wrap = ServerWrap::PerClient { key, allow_without_cookie: false };
+    let wrap = ServerWrap::PerClient { key, allow_without_cookie: false, max_age: None };
     drop(server_of_stock(&setup, wrap, &["--tls-crypt-v2 client.key"]));
 }
 

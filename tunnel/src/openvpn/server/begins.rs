@@ -1,0 +1,157 @@
+//! Which clients may begin a session: what those occupy that have not authenticated is bounded, for each source and in
+//! total, and so are their TLS handshakes.
+
+use crate::Time;
+use crate::bucket::{self, Bucket};
+use crate::openvpn::cookie;
+use crate::openvpn::limits::{
+    BEGIN_INTERVAL, BEGINS, BEGINS_INTERVAL, MAX_PENDING, MAX_PENDING_SOURCE, MAX_SPENT,
+};
+use crate::openvpn::packet::SessionId;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+/// The sessions that begin.
+#[derive(Default)]
+pub(super) struct Begins {
+    /// Sessions that have not authenticated, by source.
+    pending: BTreeMap<IpAddr, usize>,
+    pending_total: usize,
+    /// Sessions that each source may begin.
+    sources: HashMap<IpAddr, Bucket>,
+    /// Sessions that all sources may begin.
+    all: Option<Bucket>,
+    spent: Spent,
+}
+
+impl Begins {
+    /// Admits a session of this source, which then counts as pending. `proof`: the cookie, which begins one session only, or
+    /// the session ID of a client that cannot return one.
+    pub(super) fn admit(&mut self, now: Time, source: IpAddr, proof: SessionId) -> bool {
+        let count = self.pending.get(&source).copied().unwrap_or_default();
+        if count >= MAX_PENDING_SOURCE || self.pending_total >= MAX_PENDING || self.spent.has(now, proof) {
+            return false;
+        }
+        // The source first: one that has begun too many must not use up the handshakes of others.
+        if !self.may_begin(now, source) || !self.take_one_of_all(now) || !self.spent.add(now, proof) {
+            return false;
+        }
+        self.pending.insert(source, count + 1);
+        self.pending_total += 1;
+        true
+    }
+
+    /// A session that fails at once is not pending, but has cost a handshake.
+    fn may_begin(&mut self, now: Time, source: IpAddr) -> bool {
+        if self.sources.len() >= MAX_PENDING {
+            self.sources.retain(|_, bucket| !bucket.is_full(now));
+        }
+        if self.sources.len() >= MAX_PENDING && !self.sources.contains_key(&source) {
+            return false;
+        }
+        let bucket = || Bucket::new(MAX_PENDING_SOURCE as u32, BEGIN_INTERVAL, now);
+        self.sources.entry(source).or_insert_with(bucket).take(now)
+    }
+
+    fn take_one_of_all(&mut self, now: Time) -> bool {
+        self.all.get_or_insert_with(|| Bucket::new(BEGINS, BEGINS_INTERVAL, now)).take(now)
+    }
+
+    /// The session has authenticated, or ended before.
+    pub(super) fn no_longer_pending(&mut self, source: Option<IpAddr>) {
+        let Some(source) = source else { return };
+        let Entry::Occupied(mut entry) = self.pending.entry(source) else { return };
+        self.pending_total -= 1;
+        *entry.get_mut() -= 1;
+        if *entry.get() == 0 {
+            entry.remove();
+        }
+    }
+}
+
+/// Cookies that have begun a session, until they are no longer accepted: a copy of the packet, sent when the session has
+/// ended, would cost another handshake (CVE-2025-2704 is about such copies).
+#[derive(Default)]
+struct Spent {
+    /// By the slot of time in which they were spent, the oldest first.
+    slots: VecDeque<(u64, HashSet<SessionId>)>,
+}
+
+impl Spent {
+    fn has(&mut self, now: Time, proof: SessionId) -> bool {
+        let oldest = cookie::slot(now).saturating_sub(cookie::SLOTS - 1);
+        while self.slots.front().is_some_and(|(slot, _)| *slot < oldest) {
+            self.slots.pop_front();
+        }
+        self.slots.iter().any(|(_, spent)| spent.contains(&proof))
+    }
+
+    /// Returns false if there is no room for another.
+    fn add(&mut self, now: Time, proof: SessionId) -> bool {
+        if self.slots.iter().map(|(_, spent)| spent.len()).sum::<usize>() >= MAX_SPENT {
+            return false;
+        }
+        let now = cookie::slot(now);
+        match self.slots.back_mut() {
+            Some((slot, spent)) if *slot == now => _ = spent.insert(proof),
+            _ => self.slots.push_back((now, HashSet::from([proof]))),
+        }
+        true
+    }
+}
+
+/// The source that limits count: an IPv4 address or an IPv6 /64.
+pub(super) fn source(address: SocketAddr) -> IpAddr {
+    bucket::aggregate(address.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn at(seconds: u64) -> Time {
+        Time::from_nanoseconds(1) + Duration::from_secs(seconds)
+    }
+
+    fn proof(number: u64) -> SessionId {
+        SessionId(number.to_be_bytes())
+    }
+
+    #[test]
+    fn a_proof_is_spent_for_as_long_as_a_cookie_is_accepted() {
+        let mut begins = Begins::default();
+        let source = IpAddr::from([192, 0, 2, 1]);
+        for (seconds, is_admitted) in [(1000, true), (1001, false), (1060, false), (1110, true)] {
+            assert_eq!(begins.admit(at(seconds), source, proof(7)), is_admitted, "{seconds}");
+            begins.no_longer_pending(is_admitted.then_some(source));
+        }
+    }
+
+    #[test]
+    fn sources_together_begin_a_bounded_number() {
+        let mut begins = Begins::default();
+        let mut admitted = 0;
+        // Sources are few enough for the table of their buckets, and each stays below its own limit.
+        for number in 0..20_000u32 {
+            let source = IpAddr::from([198, 18, 0, (number % 200) as u8]);
+            if begins.admit(at(1), source, proof(number.into())) {
+                begins.no_longer_pending(Some(source));
+                admitted += 1;
+            }
+        }
+        assert_eq!(admitted, BEGINS);
+        assert!(begins.admit(at(2), IpAddr::from([198, 18, 0, 250]), proof(1 << 40)));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut spent = Spent::default();
+        let added = (0..2 * MAX_SPENT as u64).filter(|number| spent.add(at(1), proof(*number))).count();
+        assert_eq!(added, MAX_SPENT);
+        let per_life = BEGINS_INTERVAL.as_nanos() as usize * MAX_SPENT;
+        let life = (cookie::SLOT * cookie::SLOTS as u32).as_nanos() as usize;
+        assert!(per_life > life + BEGINS_INTERVAL.as_nanos() as usize * BEGINS as usize, "it is never full");
+    }
+}
