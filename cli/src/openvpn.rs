@@ -1,7 +1,7 @@
 //! `postern openvpn`: one interface from OpenVPN's own files and command line.
 
 use crate::privilege::{self, Needs};
-use crate::{Failure, Outcome, engines, log, scripts, service_user};
+use crate::{Failure, Outcome, engines, log, login, scripts, service_user};
 use clap::Args;
 use config::import::{Disk, Files};
 use config::openvpn::{Refusal, load};
@@ -31,7 +31,7 @@ const CHECK: &str = "--check";
 Served: UDP, a server with the topology subnet or a client, certificates, tls-auth, tls-crypt, tls-crypt-v2, AES-GCM and \
 ChaCha20-Poly1305, keepalive, push, client-config-dir, routes, mssfix, tun-mtu.
 
-Not served yet: TCP, scripts, the management interface, user names and passwords, DNS, redirect-gateway, and more. Each directive \
+Not served yet: TCP, scripts, the management interface, DNS, redirect-gateway, and more. Each directive \
 that is not served is refused with what to do.")]
 pub(crate) struct Arguments {
     /// Validate the configuration and exit; stands before or behind the directives
@@ -61,6 +61,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         println!("interface {name}: nothing wrong");
         return Ok(());
     }
+    login::ask(&mut settings)?;
     // While this process may still start one that keeps its rights.
     let runner = if programs.by_hook.is_empty() { None } else { Some(scripts::start()?) };
     let user = service_user::wanted(None)?;

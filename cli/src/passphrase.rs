@@ -1,11 +1,11 @@
 //! The passphrase of a backup: from a file or a descriptor, from the environment, or asked for at the terminal.
 
 use crate::Failure;
+use crate::terminal::{Echo, Terminal};
 use clap::Args;
 use crypto::SecretBytes;
-use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -13,8 +13,6 @@ use zeroize::Zeroizing;
 const VARIABLE: &str = "POSTERN_PASSPHRASE";
 /// Bytes of a passphrase.
 const LONGEST: usize = 1024;
-/// What Ctrl-C is on a terminal that makes no signal of it.
-const INTERRUPT: u8 = 3;
 
 // Not a doc comment: clap would print that as the help of each verb.
 #[derive(Args)]
@@ -33,9 +31,9 @@ impl Passphrase {
         if let Some(given) = self.given()? {
             return Ok(given);
         }
-        let mut terminal = Terminal::open()?;
-        let first = terminal.ask("Passphrase: ")?;
-        if terminal.ask("The same again: ")?.expose() != first.expose() {
+        let mut terminal = open()?;
+        let first = ask(&mut terminal, "Passphrase: ")?;
+        if ask(&mut terminal, "The same again: ")?.expose() != first.expose() {
             return Err("the passphrases differ\n  fix: give the command again".into());
         }
         Ok(first)
@@ -45,7 +43,7 @@ impl Passphrase {
     pub(crate) fn of_old(&self) -> Result<SecretBytes, Failure> {
         match self.given()? {
             Some(given) => Ok(given),
-            None => Terminal::open()?.ask("Passphrase: "),
+            None => ask(&mut open()?, "Passphrase: "),
         }
     }
 
@@ -61,6 +59,15 @@ impl Passphrase {
             None => Ok(None),
         }
     }
+}
+
+fn open() -> Result<Terminal, Failure> {
+    Terminal::open("the passphrase", &format!("--passphrase-file FILE, or {VARIABLE} in the environment"))
+}
+
+fn ask(terminal: &mut Terminal, prompt: &str) -> Result<SecretBytes, Failure> {
+    let answer = terminal.ask(prompt, Echo::Off)?;
+    line_of(&mut answer.to_vec(), "the passphrase")
 }
 
 fn of_file(path: &Path) -> Result<SecretBytes, Failure> {
@@ -84,49 +91,6 @@ fn line_of(bytes: &mut Vec<u8>, named: &str) -> Result<SecretBytes, Failure> {
             Err(format!("{named}: more than {LONGEST} bytes are no passphrase").into())
         }
         _ => Ok(SecretBytes::new(line.to_vec())),
-    }
-}
-
-/// The terminal of this process, whatever its input and output are. It shows what is typed again when it is dropped.
-struct Terminal {
-    file: File,
-    before: Termios,
-}
-
-impl Terminal {
-    fn open() -> Result<Self, Failure> {
-        let missing = |error: io::Error| {
-            format!(
-                "there is no terminal to ask for the passphrase: {error}\n  fix: --passphrase-file FILE, or {VARIABLE} in the \
-                 environment"
-            )
-        };
-        let file = OpenOptions::new().read(true).write(true).open("/dev/tty").map_err(missing)?;
-        let before = tcgetattr(&file)?;
-        let mut silent = before.clone();
-        silent.local_modes.remove(LocalModes::ECHO | LocalModes::ISIG);
-        silent.local_modes.insert(LocalModes::ECHONL | LocalModes::ICANON);
-        // Without a signal, which would leave the terminal silent, Ctrl-C ends the line.
-        silent.special_codes[SpecialCodeIndex::VEOL] = INTERRUPT;
-        tcsetattr(&file, OptionalActions::Flush, &silent)?;
-        Ok(Self { file, before })
-    }
-
-    fn ask(&mut self, prompt: &str) -> Result<SecretBytes, Failure> {
-        self.file.write_all(prompt.as_bytes())?;
-        let mut bytes = Zeroizing::new([0; LONGEST + 2]);
-        // A terminal gives a line at a time.
-        let length = self.file.read(&mut bytes[..])?;
-        if length == 0 || bytes[..length].contains(&INTERRUPT) {
-            return Err("interrupted".into());
-        }
-        line_of(&mut bytes[..length].to_vec(), "the passphrase")
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = tcsetattr(&self.file, OptionalActions::Flush, &self.before);
     }
 }
 

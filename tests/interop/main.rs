@@ -9,6 +9,10 @@ mod machine;
 #[allow(dead_code)]
 mod manual;
 mod openvpn;
+mod openvpn_client;
+#[path = "../netns/openvpn_client_ends.rs"]
+#[allow(dead_code)]
+mod openvpn_client_ends;
 #[path = "../netns/openvpn_ends.rs"]
 mod openvpn_ends;
 mod plain_kernel;

@@ -39,7 +39,7 @@ pub struct Ends {
     files: TempDir,
 }
 
-const CLIENT_END: usize = 0;
+pub const CLIENT_END: usize = 0;
 /// The end that is a server.
 pub const SERVER_END: usize = 1;
 const OTHER_END: usize = 2;
@@ -233,7 +233,8 @@ fn run(
     start(lab, files, program, end, &configuration(files, end, interface, renegotiate_seconds))
 }
 
-fn start(lab: &mut Lab, files: &TempDir, program: Program, end: usize, configuration: &str) -> Process {
+/// Starts one end with this file; its log is `END.log`.
+pub fn start(lab: &mut Lab, files: &TempDir, program: Program, end: usize, configuration: &str) -> Process {
     let log = File::options().create(true).append(true).open(files.path().join(format!("{end}.log")));
     let log = log.expect("created");
     let path = path(files, &format!("{}.conf", NAMES[end]));
@@ -250,7 +251,7 @@ fn start(lab: &mut Lab, files: &TempDir, program: Program, end: usize, configura
     lab.start(&mut command).expect("it starts")
 }
 
-fn path(files: &TempDir, name: &str) -> PathBuf {
+pub fn path(files: &TempDir, name: &str) -> PathBuf {
     files.path().join(name)
 }
 

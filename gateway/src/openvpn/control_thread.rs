@@ -13,6 +13,7 @@ mod client;
 mod server;
 mod show;
 
+use super::login::Question;
 use super::options::Network;
 use super::settings::{Role, Settings};
 use crate::datapath::DataPathEvent;
@@ -37,6 +38,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tunnel::openvpn::action::SessionNumber;
+use tunnel::openvpn::key_method::Credentials;
 use tunnel::openvpn::negotiate::DataCipher;
 use tunnel::openvpn::{Cause, Outbox};
 use tunnel::wireguard::AllowedIps;
@@ -60,6 +62,8 @@ pub enum Command {
         /// Its MTU.
         mtu: usize,
     },
+    /// The user has answered the question of [`Report::Asks`].
+    Answer(Credentials),
     /// Tell the peers, and stop the thread.
     Stop,
 }
@@ -69,6 +73,10 @@ pub enum Command {
 pub enum Report {
     /// A server has given us this network.
     Configured(Network),
+    /// The user must be asked before the next attempt to connect.
+    Asks(Question),
+    /// The server has refused us for good, with this reason.
+    Refused(String),
 }
 
 /// The queues that the control thread serves.
@@ -186,7 +194,9 @@ impl<T: Transmit> ControlThread<T> {
         let _ = binding.set_port(settings.port).and_then(|()| binding.set_fwmark(settings.fwmark));
         let side = match settings.role {
             Role::Server(server) => Side::Server(Box::new(ServerSide::new(*server, engine, random))),
-            Role::Client(client) => Side::Client(Box::new(ClientSide::new(*client, engine, random))),
+            Role::Client(client) => {
+                Side::Client(Box::new(ClientSide::new(*client, engine, random, reports.clone())))
+            }
         };
         Self {
             side,
@@ -253,6 +263,10 @@ impl<T: Transmit> ControlThread<T> {
             // An answer that cannot be delivered is dropped: the caller has given up.
             Command::Snapshot(reply) => _ = reply.send(self.snapshot()),
             Command::Link { up, mtu } => self.link(up, mtu),
+            Command::Answer(credentials) => {
+                let now = self.shared.clock.now();
+                self.call(now, |side, out| side.answer(now, credentials, out));
+            }
             Command::Stop => {}
         }
     }
@@ -406,6 +420,12 @@ impl Side {
     fn start(&mut self, now: Now, out: &mut Outbox) {
         if let Self::Client(client) = self {
             client.connect(now, out);
+        }
+    }
+
+    fn answer(&mut self, now: Now, credentials: Credentials, out: &mut Outbox) {
+        if let Self::Client(client) = self {
+            client.answered(now, credentials, out);
         }
     }
 

@@ -18,6 +18,7 @@ use port::udp::SocketSlot;
 use std::io;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
+use tunnel::openvpn::key_method::Credentials;
 
 /// What an OpenVPN data packet with an AEAD cipher adds: header, packet number and tag.
 const OVERHEAD: usize = 4 + 4 + 16;
@@ -86,6 +87,11 @@ impl Interface {
     /// The name it was made with.
     pub fn name(&self) -> &str {
         self.tunnel.name()
+    }
+
+    /// Hands in what the user has answered.
+    pub fn answer(&self, credentials: Credentials) {
+        let _ = self.commands.send(Command::Answer(credentials));
     }
 
     /// Shows the sessions.

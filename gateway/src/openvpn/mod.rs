@@ -12,6 +12,7 @@
 pub mod control_thread;
 pub mod convert;
 pub mod interface;
+pub mod login;
 pub mod options;
 pub mod pool;
 pub mod runner;

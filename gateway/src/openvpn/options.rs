@@ -31,6 +31,7 @@ const READ: &[&str] = &[
     "route-metric",
     "topology",
     "auth-token",
+    "auth-token-user",
     "explicit-exit-notify",
 ];
 

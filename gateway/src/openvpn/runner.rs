@@ -2,11 +2,13 @@
 
 use super::control_thread::Report;
 use super::interface::Interface;
+use super::login::{Prompt, Question};
 use super::options::Network;
 use super::settings::{Role, Settings};
 use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::wants::Wants;
 use crate::host::{self, Host};
+use crate::rights::Rights;
 use crate::service::View;
 use crate::tunnel_interface::{Counters, InterfaceError, Options, Removed};
 use axum::Router;
@@ -16,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::mpsc;
+use tunnel::openvpn::key_method::Credentials;
 
 /// The main routing table (linux/rtnetlink.h).
 const MAIN: u32 = 254;
@@ -34,6 +37,14 @@ pub enum RunError {
         "interface {0}: the server's option \"{1}\" is not served, and its traffic would leave in clear\n  fix: do not push it to this client"
     )]
     Unprotected(String, String),
+    /// The server does not want us.
+    #[error(
+        "interface {0}: the server refused the authentication{1}\n  fix: see the user name and the password, or the certificate; auth-retry nointeract tries again"
+    )]
+    Refused(String, String),
+    /// The user did not answer.
+    #[error("{0}")]
+    Unanswered(String),
     /// The packets of the tunnel would enter the tunnel.
     #[error(
         "interface {0}: the route {1} leads to the server itself\n  fix: push, or write, routes without its address"
@@ -50,9 +61,16 @@ pub struct Runner {
     routes: Vec<IpNet>,
     /// The servers of a client.
     remotes: Vec<IpAddr>,
+    /// Asks the user of a client.
+    prompt: Option<Prompt>,
+    answer: mpsc::UnboundedSender<Answer>,
+    answers: mpsc::UnboundedReceiver<Answer>,
     removed: mpsc::UnboundedReceiver<Removed>,
     reports: mpsc::UnboundedReceiver<Report>,
 }
+
+/// What the user has answered, or why not.
+type Answer = Result<Credentials, String>;
 
 /// What the API shows: the counters of the interface.
 struct Shown(Arc<Interface>);
@@ -88,11 +106,13 @@ impl Runner {
     ) -> Result<Self, RunError> {
         let (events, removed) = mpsc::unbounded_channel();
         let (report, reports) = mpsc::unbounded_channel();
+        let (answer, answers) = mpsc::unbounded_channel();
         let (wants, mtu) = (own(&settings), settings.mtu);
-        let (routes, remotes) = match &settings.role {
+        let (routes, remotes, prompt) = match &settings.role {
             Role::Client(client) => (
                 client.routes.clone(),
                 client.remotes.iter().map(|remote| remote.ip().to_canonical()).collect(),
+                client.login.prompt.clone(),
             ),
             Role::Server(_) => Default::default(),
         };
@@ -101,7 +121,7 @@ impl Runner {
         set_mtu(name, mtu)?;
         host::change_link(name, &[LinkChange { up: Some(true), ..LinkChange::default() }])?;
         host.set(name, Some(wants.clone()))?;
-        Ok(Self { interface, host, wants, routes, remotes, removed, reports })
+        Ok(Self { interface, host, wants, routes, remotes, prompt, answer, answers, removed, reports })
     }
 
     /// What the API shows.
@@ -114,9 +134,41 @@ impl Runner {
         loop {
             tokio::select! {
                 _ = self.removed.recv() => return Ok(()),
-                Some(Report::Configured(network)) = self.reports.recv() => self.configure(network)?,
+                Some(report) = self.reports.recv() => self.handle_report(report)?,
+                Some(answer) = self.answers.recv() => {
+                    self.interface.answer(answer.map_err(RunError::Unanswered)?);
+                }
             }
         }
+    }
+
+    fn handle_report(&mut self, report: Report) -> Result<(), RunError> {
+        match report {
+            Report::Configured(network) => self.configure(network),
+            Report::Asks(question) => {
+                self.ask(question);
+                Ok(())
+            }
+            Report::Refused(reason) => {
+                let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
+                Err(RunError::Refused(self.interface.name().to_owned(), reason))
+            }
+        }
+    }
+
+    /// Asks the user, in a thread of its own: a blocking task of the runtime would delay the end of the program.
+    fn ask(&self, question: Question) {
+        let answer = self.answer.clone();
+        let Some(prompt) = self.prompt.clone() else {
+            // Without a way to ask, the configuration was refused.
+            let _ = answer.send(Err("no one can be asked for the password".to_owned()));
+            return;
+        };
+        std::thread::spawn(move || {
+            Rights::None.keep();
+            // The program may have ended.
+            let _ = answer.send(prompt(&question));
+        });
     }
 
     /// Takes the network that a server has given us.

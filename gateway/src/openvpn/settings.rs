@@ -1,5 +1,6 @@
 //! What an OpenVPN interface is to do.
 
+use super::login::LoginSettings;
 use super::scripts::Scripts;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::collections::BTreeMap;
@@ -87,6 +88,8 @@ pub struct ClientSettings {
     pub float: bool,
     /// What is routed to the server beside what it pushes (`route`).
     pub routes: Vec<IpNet>,
+    /// User name and password.
+    pub login: LoginSettings,
 }
 
 impl ServerNetwork {

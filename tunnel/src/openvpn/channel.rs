@@ -151,6 +151,11 @@ impl Channel {
         self.wrapped_key = wrapped;
     }
 
+    /// Replaces the user name and the password for further keys.
+    pub fn set_credentials(&mut self, credentials: Credentials) {
+        self.announcement.credentials = credentials;
+    }
+
     /// Replaces the configuration of TLS for further keys.
     pub fn set_tls(&mut self, tls: TlsConfig) {
         self.tls = tls;

@@ -124,6 +124,14 @@ impl Client {
         }
     }
 
+    /// Sets the user name and the password of further keys and sessions.
+    pub fn set_credentials(&mut self, credentials: Credentials) {
+        if let Some((peer, _)) = &mut self.session {
+            peer.channel.set_credentials(credentials.clone());
+        }
+        self.announcement.credentials = credentials;
+    }
+
     /// Begins a session with a server. An earlier one must have ended.
     pub fn connect(&mut self, now: Now, server: SocketAddr, out: &mut Outbox) {
         self.clock.set(now);
@@ -198,8 +206,11 @@ impl Client {
         let Some((_, waiting)) = &mut self.session else { return Ok(()) };
         match word {
             "PUSH_REPLY" => {
-                // A second reply changes nothing; addresses and keys stay.
-                let Some(state) = waiting else { return Ok(()) };
+                // A second reply may bring a token; addresses and keys stay.
+                let Some(state) = waiting else {
+                    out.push(Action::Command { session: SESSION, command });
+                    return Ok(());
+                };
                 let reply = state.reply.take(&command).map_err(|_| Cause::BadPushReply)?;
                 reply.map_or(Ok(()), |options| self.configure(now, options, out))
             }

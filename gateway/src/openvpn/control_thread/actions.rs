@@ -47,9 +47,7 @@ impl<T: Transmit> ControlThread<T> {
                         self.sender.inner(&peer, &inner);
                     }
                 }
-                Action::Command { command, .. } => {
-                    tracing::debug!("interface {}: the peer sent {command:?}", self.name);
-                }
+                Action::Command { command, .. } => self.command_of_peer(&command),
                 Action::Report { session, report } => {
                     let whose = self.side.name_of(session);
                     tracing::warn!("interface {}: {whose}: {report}", self.name);
@@ -78,7 +76,19 @@ impl<T: Transmit> ControlThread<T> {
         self.carry_out(now, out, source);
     }
 
+    /// A command of the peer that is not the core's.
+    fn command_of_peer(&mut self, command: &str) {
+        if let (Side::Client(client), Some(options)) = (&mut self.side, command.strip_prefix("PUSH_REPLY,")) {
+            // It may have a token, which is not for the log.
+            return client.take_token(options.split(','));
+        }
+        tracing::debug!("interface {}: the peer sent {command:?}", self.name);
+    }
+
     fn configured(&mut self, pushed: &[String]) {
+        if let Side::Client(client) = &mut self.side {
+            client.take_token(pushed.iter().map(String::as_str));
+        }
         let network = options::parse(pushed);
         for option in &network.unserved {
             tracing::warn!("interface {}: the server's option \"{option}\" is not served", self.name);
@@ -136,7 +146,7 @@ impl<T: Transmit> ControlThread<T> {
         }
         match &mut self.side {
             Side::Server(server) => server.closed(session),
-            Side::Client(client) if self.is_running => client.closed(now.monotonic),
+            Side::Client(client) if self.is_running => client.closed(now.monotonic, cause),
             Side::Client(_) => {}
         }
     }

@@ -1,11 +1,15 @@
 //! The side of a client: servers are tried in turn, until one answers.
 
+use super::Report;
+use crate::openvpn::login::{Login, Next};
 use crate::openvpn::settings::ClientSettings;
 use crypto::{Engine, Random};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tunnel::openvpn::{Client, Outbox};
+use tokio::sync::mpsc;
+use tunnel::openvpn::key_method::Credentials;
+use tunnel::openvpn::{Cause, Client, Outbox};
 use tunnel::{Now, Time};
 
 /// The time to the next attempt, as in OpenVPN (`connect-retry`).
@@ -23,6 +27,10 @@ pub(super) struct ClientSide {
     remotes: Vec<SocketAddr>,
     attempts: Attempts,
     retry_at: Option<Time>,
+    login: Login,
+    /// Whether an attempt waits for the answer of the user.
+    is_asking: bool,
+    reports: mpsc::UnboundedSender<Report>,
 }
 
 /// The attempts to connect: which server is next, and when.
@@ -49,17 +57,35 @@ impl Attempts {
 
     /// Goes on to the next server; returns how long to wait before.
     fn failed(&mut self) -> Duration {
-        let rounds = self.number / self.servers;
+        let wait = self.wait();
         self.number = self.number.wrapping_add(1);
+        wait
+    }
+
+    /// Stays with the server; returns how long to wait before.
+    fn refused(&mut self) -> Duration {
+        let wait = self.wait();
+        self.number = self.number.wrapping_add(self.servers);
+        wait
+    }
+
+    fn wait(&self) -> Duration {
+        let rounds = self.number / self.servers;
         (RETRY * 2u32.pow(rounds.saturating_sub(QUICK).min(10))).min(SLOWEST)
     }
 }
 
 impl ClientSide {
-    pub(super) fn new(settings: ClientSettings, engine: Arc<dyn Engine>, random: Box<dyn Random>) -> Self {
-        let ClientSettings { core, remotes, float, routes: _ } = settings;
+    pub(super) fn new(
+        settings: ClientSettings,
+        engine: Arc<dyn Engine>,
+        random: Box<dyn Random>,
+        reports: mpsc::UnboundedSender<Report>,
+    ) -> Self {
+        let ClientSettings { core, remotes, float, routes: _, login } = settings;
         let attempts = Attempts::new(remotes.len());
-        Self { core: Client::new(core, engine, random), float, remotes, attempts, retry_at: None }
+        let (core, login) = (Client::new(core, engine, random), Login::new(login));
+        Self { core, float, remotes, attempts, retry_at: None, login, is_asking: false, reports }
     }
 
     /// The server that is tried, or that we are connected with.
@@ -74,14 +100,45 @@ impl ClientSide {
 
     pub(super) fn connect(&mut self, now: Now, out: &mut Outbox) {
         self.retry_at = None;
-        if let Some(remote) = self.remote() {
-            self.core.connect(now, remote, out);
+        let Some(remote) = self.remote() else { return };
+        match self.login.credentials() {
+            Ok(credentials) => {
+                self.core.set_credentials(credentials);
+                self.core.connect(now, remote, out);
+            }
+            Err(question) => {
+                self.is_asking = true;
+                self.report(Report::Asks(question));
+            }
         }
+    }
+
+    /// The user has answered.
+    pub(super) fn answered(&mut self, now: Now, credentials: Credentials, out: &mut Outbox) {
+        self.login.answered(credentials);
+        if std::mem::take(&mut self.is_asking) {
+            self.connect(now, out);
+        }
+    }
+
+    /// Takes the token of a push reply, for the next keys and sessions.
+    pub(super) fn take_token<'a>(&mut self, options: impl IntoIterator<Item = &'a str>) {
+        if self.login.take_pushed(options)
+            && let Ok(credentials) = self.login.credentials()
+        {
+            self.core.set_credentials(credentials);
+        }
+    }
+
+    fn report(&self, report: Report) {
+        // When the program ends, the report has no receiver.
+        let _ = self.reports.send(report);
     }
 
     pub(super) fn stop(&mut self, now: Now, out: &mut Outbox) {
         self.core.stop(now, out);
         self.retry_at = None;
+        self.is_asking = false;
     }
 
     /// The session is up.
@@ -90,8 +147,19 @@ impl ClientSide {
     }
 
     /// The session has ended, or an attempt has failed.
-    pub(super) fn closed(&mut self, now: Time) {
-        self.retry_at = Some(now + self.attempts.failed());
+    pub(super) fn closed(&mut self, now: Time, cause: &Cause) {
+        let Cause::Refused(reason) = cause else {
+            self.login.ended();
+            self.retry_at = Some(now + self.attempts.failed());
+            return;
+        };
+        let (advance, wait) = match self.login.refused(reason) {
+            Next::Retry { advance, wait } => (advance, wait),
+            Next::Ask => (false, Some(Duration::ZERO)),
+            Next::End => return self.report(Report::Refused(reason.clone())),
+        };
+        let usual = if advance { self.attempts.failed() } else { self.attempts.refused() };
+        self.retry_at = Some(now + wait.unwrap_or(usual));
     }
 
     pub(super) fn handle_timeout(&mut self, now: Now, out: &mut Outbox) {
@@ -127,5 +195,15 @@ mod tests {
         attempts.succeeded();
         assert_eq!((attempts.server(), attempts.failed()), (1, RETRY));
         assert_eq!(Attempts::new(0).server(), 0);
+    }
+
+    #[test]
+    fn after_a_refusal_the_same_server_is_tried_ever_more_slowly() {
+        let mut attempts = Attempts::new(2);
+        attempts.failed();
+        let tried: Vec<(usize, u64)> =
+            (0..8).map(|_| (attempts.server(), attempts.refused().as_secs())).collect();
+        assert_eq!(tried[..6], [(1, 1); 6]);
+        assert_eq!(tried[6..], [(1, 2), (1, 4)]);
     }
 }

@@ -1,9 +1,10 @@
 //! The settings of a client.
 
 use super::{Refusals, Sources, ciphers, keepalive, keys, routes, timing};
+use crate::openvpn::login::{LoginSettings, Question};
 use crate::openvpn::settings::ClientSettings;
 use config::openvpn::OpenVpn;
-use config::openvpn::settings::{Connection, Family};
+use config::openvpn::settings::{Connection, Family, Login};
 use std::net::{IpAddr, SocketAddr};
 use tunnel::openvpn::ClientConfiguration;
 use tunnel::openvpn::key_method::Credentials;
@@ -25,9 +26,12 @@ pub(super) fn client(
         refusals.refuse(name.unwrap_or("remote"), "keys of blocks <connection>", fix);
     }
     let check = keys::check(settings, Role::Server, refusals);
-    let identity = keys::identity(settings, refusals);
+    let login = login(settings, refusals);
+    // A server may be content with user name and password.
+    let has_identity = settings.tls.certificate.is_some() || settings.tls.key.is_some();
+    let identity = if has_identity { keys::identity(settings, refusals).map(Some) } else { Some(None) };
     let wrap = keys::client_wrap(settings, link, refusals);
-    let tls = match verify::client_config(Some(identity?), check?) {
+    let tls = match verify::client_config(identity?, check?) {
         Ok(tls) => tls,
         Err(error) => {
             refusals.wrong("cert", error.to_string(), "write the certificate of this key");
@@ -46,7 +50,37 @@ pub(super) fn client(
         keepalive: keepalive(settings, refusals),
         timing: timing(settings),
     };
-    Some(ClientSettings { core, remotes, float: link.float, routes: routes(settings) })
+    Some(ClientSettings { core, remotes, float: link.float, routes: routes(settings), login })
+}
+
+/// User name and password, and what the user is asked for.
+fn login(settings: &OpenVpn, refusals: &mut Refusals) -> LoginSettings {
+    let Some(client) = &settings.client else { return LoginSettings::default() };
+    let challenge = client.challenge.clone();
+    let (credentials, question) = match &client.user {
+        None => {
+            if challenge.is_some() {
+                let reason = "there is no user name".to_owned();
+                refusals.wrong("static-challenge", reason, "write auth-user-pass");
+            }
+            (None, None)
+        }
+        Some(Login::Asked) => (None, Some(Question { challenge, ..Question::default() })),
+        Some(Login::Known(known)) => {
+            let user = known.user.to_string();
+            match &known.password {
+                Some(password) if challenge.is_none() => {
+                    (Some(Credentials { user, password: password.clone() }), None)
+                }
+                password => {
+                    (None, Some(Question { user: Some(user), password: password.clone(), challenge }))
+                }
+            }
+        }
+    };
+    // A response to a challenge is good once.
+    let forget = client.forget || client.challenge.is_some();
+    LoginSettings { credentials, question, forget, retry: client.retry, prompt: None }
 }
 
 /// The addresses of the servers, in the order in which they are tried.

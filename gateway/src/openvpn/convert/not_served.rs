@@ -115,9 +115,6 @@ pub(super) const NOT_SERVED: &[Row] = &[
     ("ping-timer-rem", DELETE),
     ("inactive", DELETE),
     ("session-timeout", DELETE),
-    ("auth-user-pass", PASSWORD),
-    ("auth-retry", PASSWORD),
-    ("static-challenge", PASSWORD),
     ("pull-filter", "delete the line: addresses, routes and the MTU are taken, and nothing else"),
     ("route-nopull", "delete the line, and let the server push no routes"),
     ("allow-pull-fqdn", DELETE),
@@ -162,7 +159,7 @@ mod tests {
         route-ipv6-gateway script-security setenv setenv-safe server server-ipv6 ifconfig-pool ifconfig-ipv6-pool push \
         client-config-dir ccd-exclusive duplicate-cn max-clients verify-client-cert mode client pull tls-server tls-client \
         keepalive ping ping-restart reneg-sec reneg-bytes reneg-pkts hand-window tran-window tls-timeout auth-nocache verb mute \
-        persist-key override-username";
+        persist-key override-username auth-user-pass auth-retry static-challenge";
 
     #[test]
     fn each_directive_that_the_reader_takes_is_served_or_refused() {
