@@ -13,7 +13,7 @@ use super::negotiate::{self, DataCipher, NoCommonCipher, Suite};
 use super::packet::SessionId;
 use super::peer::{Agreement, Peer, Timing};
 use super::peer_info::PeerInfo;
-use super::push::{CoreOptions, Reply};
+use super::push::{CoreOptions, Reply, Unsupported};
 use super::tls::{TlsConfig, WallClock};
 use super::wrap::v2::ClientKey;
 use super::wrap::{PacketId, Role, WrapKeys, Wrapper};
@@ -239,8 +239,11 @@ impl Client {
             ours: DataCipher::list(&self.ciphers),
             theirs: core.cipher.map(|cipher| cipher.to_string()).unwrap_or_default(),
         })?;
+        if core.epochs && !(cipher.is_aead() && core.peer_id.is_some()) {
+            return Err(Unsupported(format!("protocol-flags aead-epoch with cipher {cipher}")).into());
+        }
         let agreement = Agreement {
-            suite: Suite { cipher, auth: self.auth },
+            suite: Suite { cipher, auth: self.auth, epochs: core.epochs },
             export_keys: core.export_keys,
             peer_id: core.peer_id,
             control_exit: core.control_exit,

@@ -5,9 +5,9 @@
 //! transition window.
 
 use super::action::{Action, Outbox, SessionNumber};
-use super::data::{AeadData, CbcData, DataKey, Header};
+use super::data::{AeadData, CbcData, DataKey, EpochData, Header};
 use super::keys::{DataKeys, Direction};
-use super::limits::{END_BYTES, END_PACKET, RENEW_BYTES, RENEW_PACKET};
+use super::limits::{END_BYTES, END_PACKET, EPOCH_PACKETS, RENEW_BYTES, RENEW_EPOCH, RENEW_PACKET};
 use super::negotiate::{DataCipher, Suite};
 use super::wrap::Role;
 use crate::Time;
@@ -61,14 +61,17 @@ impl Keyring {
     ) -> Result<(), LoadError> {
         let other = if self.role == Role::Client { Role::Server } else { Role::Client };
         let outbound = self.protection(keys.of_sender(self.role), suite, header, random)?;
-        let inbound = self.protection(keys.of_sender(other), suite, header, random)?;
-        let lifetime = Lifetime {
-            renew: None,
-            renew_sequence: RENEW_PACKET,
-            expires: Time::from_nanoseconds(u64::MAX),
-            end_sequence: END_PACKET,
+        let inbound = self.inbound_protection(keys.of_sender(other), suite, header, random)?;
+        let [renew_sequence, end_sequence] = if suite.epochs {
+            [RENEW_EPOCH * EPOCH_PACKETS, (u64::from(u16::MAX) - 1) * EPOCH_PACKETS]
+        } else {
+            [RENEW_PACKET, END_PACKET]
         };
-        let volume = || Volume::new(RENEW_BYTES, END_BYTES);
+        let expires = Time::from_nanoseconds(u64::MAX);
+        let lifetime = Lifetime { renew: None, renew_sequence, expires, end_sequence };
+        // Each epoch has a key of its own, which ends before its volume.
+        let bytes = if suite.epochs { [u64::MAX; 2] } else { [RENEW_BYTES, END_BYTES] };
+        let volume = || Volume::new(bytes[0], bytes[1]);
         let index = header.word();
         let outbound = Arc::new(OutboundSa::new(outbound, index, lifetime).with_volume(volume()));
         let is_first = self.keys.is_empty();
@@ -94,6 +97,9 @@ impl Keyring {
         random: &mut dyn Random,
     ) -> Result<Protection, LoadError> {
         Ok(Protection::OpenVpn(match suite.cipher {
+            DataCipher::Aead(aead) if suite.epochs => {
+                DataKey::Epoch(EpochData::sending(Arc::clone(&self.engine), aead, keys.cipher, header)?)
+            }
             DataCipher::Aead(aead) => {
                 let key = self.engine.load(aead, &keys.cipher[..aead.key_length()])?;
                 let constant = *keys.hmac.first_chunk().expect("HMAC keys have 64 bytes");
@@ -104,6 +110,23 @@ impl Keyring {
                 DataKey::Cbc(CbcData::load(pair, keys, header, random)?)
             }
         }))
+    }
+
+    /// Epoch keys to receive with are many at once, unlike those to send with.
+    fn inbound_protection(
+        &self,
+        keys: Direction<'_>,
+        suite: Suite,
+        header: Header,
+        random: &mut dyn Random,
+    ) -> Result<Protection, LoadError> {
+        match suite.cipher {
+            DataCipher::Aead(aead) if suite.epochs => {
+                let data = EpochData::receiving(Arc::clone(&self.engine), aead, keys.cipher, header)?;
+                Ok(Protection::OpenVpn(DataKey::Epoch(data)))
+            }
+            _ => self.protection(keys, suite, header, random),
+        }
     }
 
     /// The peer has used the key with this index: it is used to send.

@@ -45,6 +45,13 @@ pub const RENEW_BYTES: u64 = 1 << 39;
 /// Bytes under one AES-GCM key: 2^36 blocks of 16 bytes.
 pub const END_BYTES: u64 = 1 << 40;
 
+/// Packets in one epoch: with the longest ones, 2^36 blocks of AES-GCM.
+pub const EPOCH_PACKETS: u64 = 1 << 24;
+/// The packet of this epoch's end asks for new keys.
+pub const RENEW_EPOCH: u64 = 0xf000;
+/// Epochs after the present one whose packets are accepted.
+pub const FUTURE_EPOCHS: usize = 4;
+
 /// Sessions of a server whose peer has not authenticated.
 pub const MAX_PENDING: usize = 1024;
 /// The same from one source, an IPv4 address or an IPv6 /64.

@@ -19,6 +19,7 @@ pub mod channel;
 pub mod client;
 pub mod cookie;
 pub mod data;
+pub mod epoch;
 pub mod framing;
 pub mod keepalive;
 pub mod key_method;

@@ -21,6 +21,8 @@ pub struct Suite {
     pub cipher: DataCipher,
     /// `auth`: the HMAC of a cipher that is no AEAD cipher. It is not negotiated.
     pub auth: Integrity,
+    /// `protocol-flags aead-epoch`: an AEAD cipher has epoch keys.
+    pub epochs: bool,
 }
 
 impl DataCipher {
@@ -37,6 +39,11 @@ impl DataCipher {
     /// OpenVPN's default for `--data-ciphers`.
     pub const DEFAULT: [Self; 3] =
         [Self::Aead(Cipher::Aes256Gcm), Self::Aead(Cipher::Aes128Gcm), Self::Aead(Cipher::ChaCha20Poly1305)];
+
+    /// Whether it can have epoch keys.
+    pub fn is_aead(self) -> bool {
+        matches!(self, Self::Aead(_))
+    }
 
     /// OpenVPN's name.
     pub fn name(self) -> &'static str {

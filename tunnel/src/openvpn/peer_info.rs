@@ -23,6 +23,8 @@ pub mod proto {
     pub const AUTH_FAIL_TEMPORARY: u32 = 1 << 8;
     /// Renegotiations may be wrapped with an exported key.
     pub const DYNAMIC_TLS_CRYPT: u32 = 1 << 9;
+    /// Data packets under epoch keys, of 2.7.
+    pub const DATA_EPOCH: u32 = 1 << 10;
 }
 
 /// What both sides announce, unless the configuration leaves something out.
@@ -31,7 +33,8 @@ pub const OURS: u32 = proto::DATA_V2
     | proto::TLS_EXPORT
     | proto::CONTROL_EXIT
     | proto::AUTH_FAIL_TEMPORARY
-    | proto::DYNAMIC_TLS_CRYPT;
+    | proto::DYNAMIC_TLS_CRYPT
+    | proto::DATA_EPOCH;
 
 /// What a client says about itself. Nothing in it is verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,7 +109,7 @@ mod tests {
             "IV_VER=2.6.14\nIV_PLAT=linux\nIV_TCPNL=1\nIV_MTU=1600\nIV_NCP=2\n\
              IV_CIPHERS=AES-256-GCM:AES-128-GCM:CHACHA20-POLY1305\nIV_PROTO=990\n",
         );
-        assert!(info.has(OURS) && info.has(proto::AUTH_PENDING));
+        assert!(info.has(OURS & !proto::DATA_EPOCH) && info.has(proto::AUTH_PENDING));
         assert_eq!(info.ciphers.as_ref().map(Vec::len), Some(3));
         assert_eq!((info.ncp, info.lines.len()), (2, 7));
     }

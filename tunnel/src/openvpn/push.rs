@@ -78,6 +78,7 @@ impl Reply {
 
 /// The options that the core itself uses. All others are the caller's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct CoreOptions {
     /// `cipher`.
     pub cipher: Option<DataCipher>,
@@ -87,6 +88,8 @@ pub struct CoreOptions {
     pub export_keys: bool,
     /// `protocol-flags dyn-tls-crypt`.
     pub dynamic_tls_crypt: bool,
+    /// `protocol-flags aead-epoch`.
+    pub epochs: bool,
     /// `protocol-flags cc-exit`.
     pub control_exit: bool,
     /// `ping`, `ping-restart` and `ping-exit`. A time of 0 is kept: it replaces the client's own.
@@ -136,6 +139,7 @@ impl CoreOptions {
             "tls-ekm" => self.export_keys = true,
             "dyn-tls-crypt" => self.dynamic_tls_crypt = true,
             "cc-exit" => self.control_exit = true,
+            "aead-epoch" => self.epochs = true,
             _ => return None,
         }
         Some(())
@@ -199,9 +203,13 @@ mod tests {
             (0..=MAX_PUSH_MESSAGES).map(|_| reply.take("PUSH_REPLY,a,push-continuation 2")).collect();
         assert_eq!(results.last(), Some(&Err(Malformed)));
         assert_eq!(Reply::default().take("PUSH_UPDATE"), Err(Malformed));
-        for option in
-            ["cipher BF-CBC", "peer-id 16777216", "protocol-flags aead-epoch", "comp-lzo no", "compress lz4"]
-        {
+        for option in [
+            "cipher BF-CBC",
+            "peer-id 16777216",
+            "protocol-flags aead-tag-end",
+            "comp-lzo no",
+            "compress lz4",
+        ] {
             assert_eq!(CoreOptions::parse(&[option.into()]), Err(Unsupported(option.into())));
         }
     }

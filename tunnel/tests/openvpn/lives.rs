@@ -13,6 +13,7 @@ use tunnel::openvpn::keepalive::{Keepalive, Silence};
 use tunnel::openvpn::key_method::Credentials;
 use tunnel::openvpn::negotiate::DataCipher;
 use tunnel::openvpn::peer::Timing;
+use tunnel::openvpn::peer_info::{OURS, proto};
 use tunnel::openvpn::server::ServerWrap;
 use tunnel::openvpn::wrap::v2::{Metadata, ServerKey};
 use tunnel::openvpn::wrap::{Role, StaticKey};
@@ -90,6 +91,40 @@ fn keys_are_renewed_in_any_weather() {
         network.run(seconds(70));
         assert_carries(&mut network, 9);
     }
+}
+
+/// The data packets of a host with epoch keys, of which the number of an SA begins in epoch 1.
+fn has_epochs(network: &Network, host: usize) -> bool {
+    let from = network.hosts[host].address;
+    let is_data = |bytes: &[u8]| Header::parse(bytes).is_some();
+    let mut data = network.log.iter().filter(|(_, sent)| sent.from == from && is_data(&sent.bytes));
+    data.next_back().is_some_and(|(_, sent)| sent.bytes[4..6] == [0, 1])
+}
+
+#[test]
+fn data_keys_have_epochs_if_both_sides_know_them() {
+    let unknown = !proto::DATA_EPOCH;
+    for (server, client, expected) in [(!0, !0, true), (unknown, !0, false), (!0, unknown, false)] {
+        let mut setup = Setup::new();
+        (setup.server_features, setup.client_features) = (OURS & server, OURS & client);
+        setup.client_timing = timing(20);
+        let mut network = connected(&setup, 1);
+        let told = network.hosts[CLIENT].options.iter().any(|option| option.contains("aead-epoch"));
+        assert_eq!(told, expected);
+        let (sent, received) = stream(&mut network, seconds(60));
+        assert_eq!(received, [sent; 2]);
+        assert_eq!([SERVER, CLIENT].map(|host| has_epochs(&network, host)), [expected; 2]);
+    }
+}
+
+#[test]
+fn a_cipher_in_cbc_mode_has_no_epochs() {
+    let mut setup = Setup::new();
+    let cipher = DataCipher::by_name("AES-128-CBC").expect("known");
+    (setup.server_ciphers, setup.client_ciphers) = (vec![cipher], vec![cipher]);
+    let mut network = connected(&setup, 1);
+    assert!(!network.hosts[CLIENT].options.iter().any(|option| option.contains("aead-epoch")));
+    assert_carries(&mut network, 4);
 }
 
 #[test]
@@ -205,7 +240,7 @@ fn a_client_that_stops_is_gone_at_once() {
     for control_exit in [true, false] {
         let mut setup = Setup::new();
         if !control_exit {
-            setup.client_features &= !tunnel::openvpn::peer_info::proto::CONTROL_EXIT;
+            setup.client_features &= !proto::CONTROL_EXIT;
         }
         let mut network = connected(&setup, 1);
         network.call(CLIENT, |core, now, out| match core {

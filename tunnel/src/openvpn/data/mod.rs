@@ -7,10 +7,12 @@
 
 mod aead;
 mod cbc;
+mod epoch;
 mod layout;
 
 pub use aead::AeadData;
 pub use cbc::CbcData;
+pub use epoch::EpochData;
 pub use layout::{ExitNote, Header, Inner, PING, exit_message};
 
 use crate::replay::ReplayWindow;
@@ -24,6 +26,8 @@ pub enum DataKey {
     Aead(AeadData),
     /// With a cipher in CBC mode and an HMAC.
     Cbc(CbcData),
+    /// With an AEAD cipher and epoch keys.
+    Epoch(EpochData),
 }
 
 impl DataKey {
@@ -36,6 +40,7 @@ impl DataKey {
         match self {
             Self::Aead(data) => data.overhead(),
             Self::Cbc(data) => data.overhead(),
+            Self::Epoch(data) => data.overhead(),
         }
     }
 
@@ -45,6 +50,7 @@ impl DataKey {
         match self {
             Self::Aead(data) => length.saturating_sub(data.overhead()),
             Self::Cbc(data) => data.largest(length),
+            Self::Epoch(data) => data.largest(length),
         }
     }
 
@@ -54,6 +60,7 @@ impl DataKey {
         match self {
             Self::Aead(data) => data.sealed(batch, packets),
             Self::Cbc(data) => data.sealed(batch, packets),
+            Self::Epoch(data) => data.sealed(batch, packets),
         }
     }
 
@@ -63,6 +70,7 @@ impl DataKey {
         match self {
             Self::Aead(data) => data.lay_out(batch, packets, first_sequence),
             Self::Cbc(data) => data.lay_out(batch, packets, first_sequence),
+            Self::Epoch(data) => data.lay_out(batch, packets, first_sequence),
         }
     }
 
@@ -77,6 +85,7 @@ impl DataKey {
         match self {
             Self::Aead(data) => data.seal(batch, packets),
             Self::Cbc(data) => data.seal(batch, packets, first_sequence),
+            Self::Epoch(data) => data.seal(batch, packets),
         }
     }
 
@@ -93,6 +102,7 @@ impl DataKey {
         match self {
             Self::Aead(data) => data.check(batch, packets, window, end, drops),
             Self::Cbc(data) => data.check(batch, packets, drops),
+            Self::Epoch(data) => data.check(batch, packets, drops),
         }
     }
 
@@ -102,6 +112,7 @@ impl DataKey {
         match self {
             Self::Aead(data) => data.open(batch, packets, drops),
             Self::Cbc(data) => data.open(batch, packets, drops),
+            Self::Epoch(data) => data.open(batch, packets, drops),
         }
     }
 
@@ -117,6 +128,7 @@ impl DataKey {
         match self {
             Self::Aead(data) => data.accept(batch, packets, window, drops),
             Self::Cbc(data) => data.accept(batch, packets, window, drops),
+            Self::Epoch(data) => data.accept(batch, packets, drops),
         }
     }
 
@@ -126,6 +138,7 @@ impl DataKey {
         match self {
             Self::Aead(data) => data.strip(batch, packets, drops),
             Self::Cbc(data) => data.strip(batch, packets, drops),
+            Self::Epoch(data) => data.strip(batch, packets, drops),
         }
     }
 
@@ -135,6 +148,7 @@ impl DataKey {
         match self {
             Self::Aead(data) => &data.exit,
             Self::Cbc(data) => &data.exit,
+            Self::Epoch(data) => &data.exit,
         }
     }
 }

@@ -151,7 +151,7 @@ impl Server {
             }
         };
         let agreement = Agreement {
-            suite: Suite { cipher, auth: self.auth },
+            suite: Suite { cipher, auth: self.auth, epochs: has_epochs(info, cipher) },
             export_keys: info.has(proto::TLS_EXPORT),
             peer_id: info.has(proto::DATA_V2).then_some(number),
             control_exit: info.has(proto::CONTROL_EXIT),
@@ -206,9 +206,16 @@ fn core_options(
         flags.push("cc-exit");
         flags.extend(info.has(proto::TLS_EXPORT).then_some("tls-ekm"));
         flags.extend(dynamic_wrap.then_some("dyn-tls-crypt"));
+        flags.extend(has_epochs(info, cipher).then_some("aead-epoch"));
         options.push(format!("protocol-flags {}", flags.join(" ")));
     } else if info.has(proto::TLS_EXPORT) {
         options.push(String::from("key-derivation tls-ekm"));
     }
     options
+}
+
+/// Whether the client's data packets are under epoch keys. The flag is told beside that of exported keys.
+fn has_epochs(info: &PeerInfo, cipher: DataCipher) -> bool {
+    let needed = proto::DATA_EPOCH | proto::DATA_V2 | proto::TLS_EXPORT | proto::CONTROL_EXIT;
+    cipher.is_aead() && info.has(needed)
 }
