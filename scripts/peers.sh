@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Brings the programs that we are compared with into .peers/: the newest wireguard-go from the Go proxy, and for the tests a
-# Debian kernel with its WireGuard, IPsec and crypto modules, libreswan and OpenIKED. What cannot be had is said, and the tests
+# Debian kernel with its WireGuard, IPsec and crypto modules, libreswan, OpenIKED and OpenVPN 2.7. What cannot be had is said, and the tests
 # that need it say so too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -207,4 +207,28 @@ fetch_pyvyos() {
 
 if [ "$part" = test ] && ! [ -x .peers/pyvyos/bin/python ]; then
   fetch_pyvyos || say "pyvyos cannot be had here: the test with it will be skipped"
+fi
+
+# OpenVPN of Debian's testing release, with its libraries beside: epoch keys came with 2.7.
+fetch_openvpn() {
+  local folder=$work/openvpn apt
+  mkdir -p "$work/lists/partial" "$work/cache" "$work/archives/partial" "$work/tree"
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian testing main" \
+    > "$work/sources.list"
+  apt=(-qq -y -o "Dir::Etc::sourcelist=$work/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$work/lists"
+    -o Dir::State::status=/dev/null -o "Dir::Cache=$work/cache" -o "Dir::Cache::archives=$work/archives" -o Debug::NoLocking=1)
+  say "apt-get download openvpn of Debian testing, and what it needs"
+  apt-get "${apt[@]}" update >/dev/null 2>&1 || return 1
+  apt-get "${apt[@]}" --no-install-recommends --download-only install openvpn >/dev/null 2>&1 || return 1
+  find "$work/archives" -name '*.deb' -exec dpkg-deb -x '{}' "$work/tree" ';'
+  copy_programs "$folder/bin" usr/sbin/openvpn || return 1
+  copy_libraries "$folder/lib" "$folder/lib/loader" "$folder/bin/openvpn" || return 1
+  printf '#!/bin/sh\nfolder=$(dirname "$0")\nexec "$folder/lib/loader" --library-path "$folder/lib" "$folder/bin/openvpn" "$@"\n' \
+    > "$folder/openvpn"
+  chmod +x "$folder/openvpn"
+  "$folder/openvpn" --version | head -n 1 | grep -q '^OpenVPN 2\.[7-9]'
+}
+
+if [ "$part" = test ] && ! [ -x .peers/openvpn/openvpn ]; then
+  bring openvpn || say "OpenVPN 2.7 cannot be had here: the test of epoch keys with it will be skipped"
 fi

@@ -3,10 +3,12 @@
 
 mod lives;
 mod modes;
+mod newest;
 
 use crate::host::{Core, Host};
 use crate::network::Setup;
 use packet::checksum::Sum;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
@@ -21,10 +23,17 @@ use tunnel::{Now, Time};
 
 /// Set inside of the namespace, to the directory for files.
 const INSIDE: &str = "OPENVPN_TEST_INSIDE";
+/// The program, if it is not the installed one.
+const PROGRAM: &str = "OPENVPN_TEST_PROGRAM";
 const PORT: u16 = 1194;
 
 /// Whether the test runs inside of a namespace. If not, it is run again in one.
 fn is_inside(test: &str) -> bool {
+    is_inside_with(test, &[])
+}
+
+/// The same, with more variables inside.
+fn is_inside_with(test: &str, variables: &[(&str, &OsStr)]) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
     }
@@ -42,6 +51,7 @@ fn is_inside(test: &str) -> bool {
         .arg(itself)
         .args(["--exact", &format!("stock::{test}"), "--nocapture"])
         .env(INSIDE, &namespace.files)
+        .envs(variables.iter().copied())
         .output()
         .expect("ip runs");
     let text =
@@ -112,7 +122,7 @@ impl OpenVpn {
         for (name, text) in files {
             std::fs::write(directory.join(name), text).expect("written");
         }
-        let mut command = Command::new("openvpn");
+        let mut command = Command::new(std::env::var_os(PROGRAM).unwrap_or_else(|| "openvpn".into()));
         command.current_dir(&directory).args(["--dev", "tun0", "--dev-type", "tun", "--verb", "4"]);
         command.args(["--ca", "ca.pem", "--cert", "own.pem", "--key", "key.pem", "--disable-dco"]);
         command.args(["--script-security", "2"]);
