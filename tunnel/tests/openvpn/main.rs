@@ -10,6 +10,7 @@ mod network;
 mod refusals;
 mod revocation;
 mod stock;
+mod weather;
 
 use network::{CLIENT, Network, SERVER, Setup};
 use std::time::Duration;
