@@ -7,6 +7,7 @@ pub mod import;
 pub mod machine;
 pub mod openvpn;
 pub mod openvpn_files;
+pub mod openvpn_server;
 pub mod requests;
 
 use config::Text;
@@ -54,6 +55,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("openvpn-packets", openvpn::packets),
     ("openvpn-messages", openvpn::messages),
     ("openvpn-session", openvpn::session),
+    ("openvpn-server", openvpn_server::server_session),
     ("device", device),
     ("datapath", datapath),
     ("esp", esp),
