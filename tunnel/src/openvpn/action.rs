@@ -170,6 +170,11 @@ pub enum Cause {
     /// The server told us to connect again, or to stop.
     #[error("the server sent {0}")]
     Told(String),
+    /// The caller has not decided about the client in time.
+    #[error(
+        "no decision about the client within the handshake window: see the scripts and the management interface"
+    )]
+    NoVerdict,
     /// The client began a new session from the same address.
     #[error("the client connected again")]
     Replaced,

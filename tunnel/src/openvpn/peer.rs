@@ -97,6 +97,11 @@ impl Peer {
         }
     }
 
+    /// The time in which a negotiation, and the decision about it, must be complete.
+    pub fn hand_window(&self) -> Duration {
+        self.timing.hand_window
+    }
+
     /// Whether data keys are installed.
     pub fn is_up(&self) -> bool {
         !self.keyring.is_empty()

@@ -302,6 +302,18 @@ fn a_refused_client_learns_why_and_a_late_verdict_admits() {
 }
 
 #[test]
+fn a_session_without_a_verdict_ends_with_the_hand_window() {
+    let setup = Setup::new();
+    let mut network = setup.network(setup.tls_crypt(), 1);
+    network.hosts[SERVER].verdict = None;
+    network.connect(CLIENT);
+    network.run(seconds(59));
+    assert_eq!(network.hosts[SERVER].closed, []);
+    network.run(seconds(3));
+    assert_eq!(network.hosts[SERVER].closed, [Cause::NoVerdict]);
+}
+
+#[test]
 fn sides_without_a_common_cipher_say_so() {
     let mut setup = Setup::new();
     setup.client_ciphers = vec![DataCipher::by_name("AES-128-CBC").expect("known")];

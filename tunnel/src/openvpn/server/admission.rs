@@ -60,9 +60,9 @@ impl Server {
             return Ok(());
         }
         match std::mem::replace(&mut session.stage, Stage::Handshake) {
-            Stage::AwaitingVerdict(mut exchange) => {
+            Stage::AwaitingVerdict(mut exchange, until) => {
                 exchange.has_asked = true;
-                session.stage = Stage::AwaitingVerdict(exchange);
+                session.stage = Stage::AwaitingVerdict(exchange, until);
                 Ok(())
             }
             Stage::Admitted(exchange, push, _) => self.connect(now, number, &exchange, push, out),
@@ -84,11 +84,11 @@ impl Server {
         }
         let stage = std::mem::replace(&mut session.stage, Stage::Handshake);
         let result = match (stage, verdict) {
-            (Stage::AwaitingVerdict(_), Verdict::Accept { .. }) if is_full => {
+            (Stage::AwaitingVerdict(..), Verdict::Accept { .. }) if is_full => {
                 session.refuse(now, "the server is full", out);
                 Ok(())
             }
-            (Stage::AwaitingVerdict(exchange), Verdict::Accept { push }) => {
+            (Stage::AwaitingVerdict(exchange, _), Verdict::Accept { push }) => {
                 session.is_admitted = true;
                 self.admitted += 1;
                 let source = session.pending.take();
@@ -99,7 +99,7 @@ impl Server {
                 session.stage = Stage::Up(None);
                 session.peer.install(now, key_id, &mut *self.random, out)
             }
-            (Stage::AwaitingVerdict(_) | Stage::Up(Some(_)), Verdict::Refuse { reason }) => {
+            (Stage::AwaitingVerdict(..) | Stage::Up(Some(_)), Verdict::Refuse { reason }) => {
                 session.refuse(now, &reason, out);
                 Ok(())
             }

@@ -33,8 +33,8 @@ pub enum Verdict {
 pub(super) enum Stage {
     /// Keys are being exchanged.
     Handshake,
-    /// The verdict is awaited.
-    AwaitingVerdict(Box<Exchange>),
+    /// The verdict is awaited, until this time.
+    AwaitingVerdict(Box<Exchange>, Time),
     /// Admitted, but the client has not asked for its options yet. It must until this time.
     Admitted(Box<Exchange>, Vec<String>, Time),
     /// Up. A verdict about the keys with this ID may be awaited.
@@ -47,7 +47,7 @@ impl Stage {
     /// The key whose verdict is awaited.
     pub(super) fn asked_about(&self) -> Option<u8> {
         match self {
-            Self::AwaitingVerdict(_) => Some(0),
+            Self::AwaitingVerdict(..) => Some(0),
             Self::Up(key_id) => *key_id,
             Self::Handshake | Self::Admitted(..) | Self::Ending(..) => None,
         }
@@ -58,7 +58,8 @@ impl Stage {
         match self {
             Self::Admitted(.., at) => Some((*at, Cause::HandshakeTimeout)),
             Self::Ending(at, cause) => Some((*at, cause.clone())),
-            Self::Handshake | Self::AwaitingVerdict(_) | Self::Up(_) => None,
+            Self::AwaitingVerdict(_, at) => Some((*at, Cause::NoVerdict)),
+            Self::Handshake | Self::Up(_) => None,
         }
     }
 }
@@ -139,7 +140,8 @@ impl Session {
             Stage::Handshake if !is_renewal => {
                 self.identity = Some(identity);
                 let exchange = Exchange { info, options: theirs.options, has_asked: false };
-                self.stage = Stage::AwaitingVerdict(Box::new(exchange));
+                let until = now.monotonic + self.peer.hand_window();
+                self.stage = Stage::AwaitingVerdict(Box::new(exchange), until);
             }
             // A verdict is awaited already, or the session ends.
             _ => return,
