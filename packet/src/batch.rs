@@ -138,6 +138,20 @@ impl Batch {
         }
     }
 
+    /// Declares the bytes of `packet`, which are behind those of all other packets, to be a packet.
+    ///
+    /// Like those of [`segment`](Self::segment), it can only shrink.
+    #[inline]
+    pub fn declare(&mut self, packet: Range<usize>) {
+        self.spans.push(Span { start: packet.start as u32, length: packet.len() as u32 });
+    }
+
+    /// Returns what follows the first `used` bytes of the last taken area.
+    pub fn give_back(&mut self, area: &Range<usize>, used: usize) {
+        debug_assert!(self.used == area.end.next_multiple_of(Slab::ALIGNMENT), "the last one");
+        self.used = (area.start + used).next_multiple_of(Slab::ALIGNMENT);
+    }
+
     /// Makes one train of all packets from `first` on.
     pub fn close_train(&mut self, first: usize, endpoint: Option<Endpoint>, ds_field: u8) {
         if first < self.spans.len() {
@@ -300,6 +314,20 @@ mod tests {
         batch.segment(area, 1452);
         let lengths: Vec<usize> = (0..batch.len()).map(|index| batch.packet(index).len()).collect();
         assert_eq!(lengths, [1452, 1452, 96]);
+    }
+
+    #[test]
+    fn packets_of_any_length_are_declared_in_an_area_whose_rest_is_given_back() {
+        let mut batch = Batch::new(4096);
+        let area = batch.take(4000).expect("it fits");
+        batch.area_mut(area.clone())[..9].copy_from_slice(b".one.four");
+        batch.declare(area.start + 1..area.start + 4);
+        batch.declare(area.start + 5..area.start + 9);
+        batch.give_back(&area, 9);
+        assert_eq!((batch.packet(0), batch.packet(1)), (&b"one"[..], &b"four"[..]));
+        assert_eq!(batch.take(4000), None);
+        assert_eq!(batch.take(3000), Some(64..3064));
+        assert_eq!(batch.packets_mut(0..2).count(), 2);
     }
 
     #[test]

@@ -36,6 +36,10 @@ drop_reasons! {
     Truncated = "truncated", "larger than the receive buffer";
     /// Neither a datagram of a supported protocol nor an IP packet.
     NotOurs = "not-ours", "not a message of any tunnel protocol served on this port";
+    /// TCP: a length of zero, or one that no packet has; the connection is closed.
+    BadFraming = "bad-framing", "the length before a packet on a TCP connection is zero or too large: the peer does not speak this protocol";
+    /// TCP: too many connections that have not authenticated; the new one is closed.
+    TooManyConnections = "too-many-connections", "a TCP connection was closed: too many that have not authenticated, in total or of its source";
     /// Shorter than its type requires.
     TooShort = "too-short", "shorter than its type requires";
     /// The inner IP header contradicts itself or the received length.
@@ -61,6 +65,8 @@ drop_reasons! {
     /// The initiation is not newer than the last one accepted from this peer.
     ReplayedHandshake = "replayed-handshake",
         "an initiation that is not newer than the last one: a replay, or the peer's clock was set back";
+    /// TCP: the session of the packet is that of another connection.
+    OtherConnection = "other-connection", "its session belongs to another TCP connection";
     /// The key has expired.
     KeyExpired = "key-expired", "the key is past its lifetime, in time or in bytes";
     /// The sequence number was received before, or is behind the window.
@@ -97,6 +103,8 @@ drop_reasons! {
     PeerCongested = "peer-congested", "more packets than the link to the peer, or a shaper before it, can send: see tc -s qdisc";
     /// The UDP socket refused the datagram.
     SendFailed = "send-failed", "the kernel refused to send: no route to the peer, a firewall, or a link that is down";
+    /// TCP: the queue of the connection is full.
+    TcpQueueFull = "tcp-queue-full", "more packets than the TCP connection to the peer can send: the peer reads slowly, or its link is full";
     /// The tunnel interface refused the packet.
     InsideRefused = "inside-refused", "the tunnel interface refused the packet: it is down or its queue is full";
     /// The crypto engine reported an internal error.

@@ -1,4 +1,20 @@
-//! TCP sockets whose packets must bypass the tunnels.
+//! TCP: packets with a length before each, on many connections; and sockets whose packets must bypass the tunnels.
+//!
+//! ```text
+//! connections ── one read, many packets ──> batch, one train for each connection
+//! connections <── one call for the packets of a train ── batch; what does not fit into the socket waits, bounded
+//! ```
+
+mod connection;
+mod connections;
+mod framing;
+mod receive;
+pub mod socket;
+mod transmit;
+
+pub use connections::{TcpConnections, TcpEvent};
+pub use receive::{BATCH_BYTES, TcpReceive};
+pub use transmit::TcpTransmit;
 
 use crate::udp::set_fwmark;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};

@@ -12,8 +12,8 @@ mod socket;
 mod transmit;
 
 pub use receive::{BATCH_BYTES, UdpReceive};
-pub(crate) use socket::set_fwmark;
 pub use socket::{SocketSlot, UdpSockets};
+pub(crate) use socket::{set_device, set_fwmark};
 pub use transmit::UdpTransmit;
 
 use rustix::io::Errno;

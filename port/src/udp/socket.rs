@@ -266,6 +266,19 @@ pub(crate) fn set_fwmark(fd: BorrowedFd<'_>, fwmark: u32) -> Result<(), Errno> {
     set(fd, libc::SOL_SOCKET, libc::SO_MARK, fwmark as libc::c_int)
 }
 
+/// Binds a socket to an interface, such as that of a VRF.
+pub(crate) fn set_device(fd: BorrowedFd<'_>, device: &str) -> Result<(), Errno> {
+    // SAFETY: the kernel reads the bytes of a string that lives until the call returns.
+    let outcome = unsafe {
+        let (name, length) = (device.as_ptr().cast(), device.len() as libc::socklen_t);
+        libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BINDTODEVICE, name, length)
+    };
+    if outcome < 0 {
+        return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
+    }
+    Ok(())
+}
+
 /// Sets an option of type int.
 fn set(fd: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> Result<(), Errno> {
     let length = size_of::<libc::c_int>() as libc::socklen_t;

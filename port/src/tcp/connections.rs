@@ -1,0 +1,331 @@
+//! The TCP connections of an interface, and the sockets that listen.
+//!
+//! ```text
+//! listen ──> accept (receiving worker) ──> packets ──> trust (slow path: its session has authenticated)
+//! connect (slow path) ──> opened ──────────┘   │
+//!                 end of the stream, deadline ─┴──> ended: told to the slow path, which ends the session
+//! ```
+//! A connection is known by the peer's address and port. It keeps its entry until the slow path has been told of its end.
+
+use super::connection::{Connection, Sent};
+use packet::{Batch, DropCounters, DropReason};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
+
+/// Connections that have not authenticated: in total, and of one source, an IPv4 address or an IPv6 /64.
+const PENDING: usize = 1024;
+const PENDING_SOURCE: usize = 32;
+/// How long the peer has to read what it was told last.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// The longest packet of a session, and of a connection that has not authenticated: a control packet.
+const LONGEST: usize = 65_535;
+const LONGEST_PENDING: usize = 2048;
+
+/// The numbers of connections begin here; those below are of sockets that listen.
+const FIRST: u64 = 1 << 32;
+
+/// What the slow path is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpEvent {
+    /// A connection that was opened here is accepted by the peer.
+    Opened(SocketAddr),
+    /// A connection has ended; this is the error of one that the peer has not accepted.
+    Ended(SocketAddr, Option<Errno>),
+}
+
+/// The connections; shared by the workers and the slow path.
+pub struct TcpConnections {
+    epoll: OwnedFd,
+    state: RwLock<State>,
+    /// Packets that wait for a slow peer (`tcp-queue-limit`).
+    queue_limit: AtomicUsize,
+    /// Tells the slow path that there are events, or a connection with a deadline.
+    tell: Box<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Default)]
+struct State {
+    listeners: Vec<OwnedFd>,
+    next: u64,
+    by_number: HashMap<u64, Arc<Connection>>,
+    by_remote: HashMap<SocketAddr, Arc<Connection>>,
+    /// Connections that have not authenticated, or that are to end.
+    deadlines: BTreeMap<(Instant, u64), Arc<Connection>>,
+    /// Connections that have not authenticated, by source.
+    pending: HashMap<IpAddr, usize>,
+    pending_total: usize,
+    /// How long a connection may take to authenticate.
+    window: Duration,
+    events: Vec<TcpEvent>,
+}
+
+impl TcpConnections {
+    /// No connections, and no sockets.
+    pub fn new(tell: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let state = RwLock::new(State { next: FIRST, ..State::default() });
+        Ok(Self { epoll, state, queue_limit: AtomicUsize::new(0), tell: Box::new(tell) })
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn epoll(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    /// Limits the packets that wait for a slow peer.
+    pub fn set_queue_limit(&self, packets: usize) {
+        self.queue_limit.store(packets, Ordering::Relaxed);
+    }
+
+    /// Accepts connections on bound sockets, which have `window` to authenticate.
+    pub fn listen(&self, sockets: Vec<OwnedFd>, window: Duration) -> io::Result<()> {
+        for (number, socket) in sockets.iter().enumerate() {
+            let number = EventData::new_u64(number as u64);
+            epoll::add(&self.epoll, socket, number, EventFlags::IN)?;
+        }
+        let mut state = self.write();
+        state.listeners = sockets;
+        state.window = window;
+        Ok(())
+    }
+
+    /// Opens a connection with a socket that connects; the outcome is told as an event.
+    pub fn connect(&self, remote: SocketAddr, socket: OwnedFd) -> io::Result<()> {
+        let mut state = self.write();
+        let connection = state.add(remote, socket, true);
+        let number = EventData::new_u64(connection.number);
+        let added = epoll::add(&self.epoll, &connection.socket, number, EventFlags::IN | EventFlags::OUT);
+        if let Err(error) = added {
+            state.forget(&connection);
+            return Err(error.into());
+        }
+        connection.is_trusted.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The session of a connection has authenticated: it may stay, and send packets of any length.
+    pub fn trust(&self, remote: SocketAddr) {
+        let mut state = self.write();
+        let Some(connection) = state.by_remote.get(&remote).map(Arc::clone) else { return };
+        state.no_longer_pending(&connection);
+    }
+
+    /// Ends a connection after what waits to be sent, as its session has ended.
+    pub fn finish(&self, remote: SocketAddr) {
+        let mut state = self.write();
+        let Some(connection) = state.by_remote.get(&remote).map(Arc::clone) else { return };
+        connection.finish();
+        state.deadlines.insert((Instant::now() + FAREWELL, connection.number), connection);
+    }
+
+    /// When the next connection is to end that has not authenticated.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.read().deadlines.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Ends connections whose time is over.
+    pub fn handle_timeout(&self, now: Instant) {
+        let mut state = self.write();
+        while let Some(entry) = state.deadlines.first_entry()
+            && entry.key().0 <= now
+        {
+            entry.remove().end();
+        }
+    }
+
+    /// Takes the events since the last call. Connections that have ended are forgotten.
+    pub fn events(&self) -> Vec<TcpEvent> {
+        if self.read().events.is_empty() {
+            return Vec::new();
+        }
+        let mut state = self.write();
+        let events = std::mem::take(&mut state.events);
+        for event in &events {
+            if let TcpEvent::Ended(remote, _) = event
+                && let Some(connection) = state.by_remote.get(remote).map(Arc::clone)
+            {
+                state.forget(&connection);
+            }
+        }
+        events
+    }
+
+    /// Ends all connections, and closes the sockets that listen.
+    pub fn close(&self) {
+        let mut state = self.write();
+        for socket in std::mem::take(&mut state.listeners) {
+            let _ = epoll::delete(&self.epoll, &socket);
+        }
+        for connection in std::mem::take(&mut state.by_number).into_values() {
+            let _ = epoll::delete(&self.epoll, &connection.socket);
+            connection.finish();
+        }
+        let (next, window) = (state.next, state.window);
+        *state = State { next, window, ..State::default() };
+    }
+
+    /// Whether there is a connection with this address.
+    pub fn has(&self, remote: &SocketAddr) -> bool {
+        self.read().by_remote.contains_key(remote)
+    }
+
+    pub(super) fn connection(&self, number: u64) -> Option<Arc<Connection>> {
+        self.read().by_number.get(&number).map(Arc::clone)
+    }
+
+    /// Sends packets of a batch on the connection with an address, if there is one; `spare` more may wait than the limit says.
+    pub(super) fn send(
+        &self,
+        remote: &SocketAddr,
+        batch: &mut Batch,
+        packets: Range<usize>,
+        spare: usize,
+        drops: &DropCounters,
+    ) -> bool {
+        let Some(connection) = self.read().by_remote.get(remote).map(Arc::clone) else { return false };
+        let limit = self.queue_limit.load(Ordering::Relaxed) + spare;
+        let watch = || self.watch(&connection, EventFlags::IN | EventFlags::OUT);
+        if connection.send(batch, packets, limit, drops, watch) == Sent::Broken {
+            connection.end();
+        }
+        true
+    }
+
+    /// Waits for these events of a connection.
+    fn watch(&self, connection: &Connection, events: EventFlags) {
+        // The connection may have ended meanwhile.
+        let _ = epoll::modify(&self.epoll, &connection.socket, EventData::new_u64(connection.number), events);
+    }
+
+    /// Handles a writable socket: the connection was opened, or packets wait.
+    pub(super) fn writable(&self, connection: &Arc<Connection>) -> Result<(), Errno> {
+        if connection.is_connecting.load(Ordering::Relaxed) {
+            sockopt::socket_error(&connection.socket)??;
+            connection.is_connecting.store(false, Ordering::Relaxed);
+            self.write().events.push(TcpEvent::Opened(connection.remote));
+            (self.tell)();
+        }
+        match connection.flush(|| self.watch(connection, EventFlags::IN)) {
+            Sent::Broken => Err(Errno::PIPE),
+            Sent::All | Sent::Waits => Ok(()),
+        }
+    }
+
+    /// A connection has ended.
+    pub(super) fn ended(&self, connection: &Connection, error: Option<Errno>) {
+        let _ = epoll::delete(&self.epoll, &connection.socket);
+        connection.end();
+        let mut state = self.write();
+        if state.by_number.remove(&connection.number).is_some() {
+            state.events.push(TcpEvent::Ended(connection.remote, error));
+            drop(state);
+            (self.tell)();
+        }
+    }
+
+    /// Accepts the next connection; false if none waits.
+    pub(super) fn accept(&self, listener: u64, drops: &DropCounters) -> bool {
+        let accepted = {
+            let state = self.read();
+            let Some(socket) = state.listeners.get(listener as usize) else { return false };
+            super::socket::accept(socket.as_fd())
+        };
+        match accepted {
+            Ok(Some((socket, remote))) => self.accepted(socket, remote, drops),
+            Ok(None) => return false,
+            // No descriptor or no memory: the oldest connection that has not authenticated makes room.
+            Err(_) => {
+                let oldest = self.write().deadlines.pop_first();
+                let Some((_, connection)) = oldest else { return false };
+                connection.end();
+                self.ended(&connection, None);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn accepted(&self, socket: OwnedFd, remote: SocketAddr, drops: &DropCounters) {
+        let mut state = self.write();
+        let source = source(remote);
+        let count = state.pending.get(&source).copied().unwrap_or(0);
+        // A connection whose end the slow path has not seen may have had the same address.
+        let is_known = state.by_remote.contains_key(&remote);
+        if is_known || count >= PENDING_SOURCE || state.pending_total >= PENDING {
+            return drops.count(DropReason::TooManyConnections, 1);
+        }
+        let connection = state.add(remote, socket, false);
+        let number = EventData::new_u64(connection.number);
+        if epoll::add(&self.epoll, &connection.socket, number, EventFlags::IN).is_err() {
+            return state.forget(&connection);
+        }
+        state.pending.insert(source, count + 1);
+        state.pending_total += 1;
+        let is_first = state.deadlines.is_empty();
+        let at = Instant::now() + state.window;
+        state.deadlines.insert((at, connection.number), connection);
+        if is_first {
+            (self.tell)();
+        }
+    }
+}
+
+impl State {
+    fn add(&mut self, remote: SocketAddr, socket: OwnedFd, is_connecting: bool) -> Arc<Connection> {
+        let connection = Arc::new(Connection::new(self.next, remote, socket, is_connecting));
+        self.next += 1;
+        self.by_number.insert(connection.number, Arc::clone(&connection));
+        self.by_remote.insert(remote, Arc::clone(&connection));
+        connection
+    }
+
+    fn forget(&mut self, connection: &Connection) {
+        self.by_number.remove(&connection.number);
+        self.by_remote.remove(&connection.remote);
+        self.no_longer_pending(connection);
+    }
+
+    /// A connection has authenticated, or has ended.
+    fn no_longer_pending(&mut self, connection: &Connection) {
+        self.deadlines.retain(|(_, number), _| *number != connection.number);
+        if connection.is_trusted.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        self.pending_total -= 1;
+        let source = source(connection.remote);
+        let Some(count) = self.pending.get_mut(&source) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.pending.remove(&source);
+        }
+    }
+}
+
+/// The longest packet that a connection may send, and the bytes of its length.
+pub(super) fn longest(connection: &Connection) -> usize {
+    if connection.is_trusted.load(Ordering::Relaxed) { LONGEST } else { LONGEST_PENDING }
+}
+
+/// The source that limits count: an IPv4 address or an IPv6 /64.
+fn source(remote: SocketAddr) -> IpAddr {
+    match remote.ip() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
+}
