@@ -28,10 +28,10 @@ const CHECK: &str = "--check";
 
 #[derive(Args)]
 #[command(after_help = "\
-Served: UDP, a server with the topology subnet or a client, certificates, tls-auth, tls-crypt, tls-crypt-v2, AES-GCM and \
+Served: UDP and TCP, a server with the topology subnet or a client, certificates, tls-auth, tls-crypt, tls-crypt-v2, AES-GCM and \
 ChaCha20-Poly1305, keepalive, push, client-config-dir, routes, mssfix, tun-mtu.
 
-Not served yet: TCP, scripts, the management interface, DNS, redirect-gateway, and more. Each directive \
+Not served yet: scripts, the management interface, DNS, redirect-gateway, and more. Each directive \
 that is not served is refused with what to do.")]
 pub(crate) struct Arguments {
     /// Validate the configuration and exit; stands before or behind the directives

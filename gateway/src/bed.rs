@@ -116,10 +116,19 @@ impl Ends {
         follows: bool,
         fitting: Option<usize>,
     ) -> Result<Self, LoadError> {
+        Self::openvpn_with(engine, lifetime, protocol::Link::new(Arc::default(), follows, fitting))
+    }
+
+    /// The same with any link, such as one on a TCP connection.
+    pub fn openvpn_with(
+        engine: &dyn Engine,
+        lifetime: Lifetime,
+        link: protocol::Link,
+    ) -> Result<Self, LoadError> {
         let tables = Arc::new(Tables::new(Protocol::OpenVpn, 1500));
         let key = engine.load(Cipher::Aes256Gcm, &[7; 32])?;
         let data = || Protection::OpenVpn(DataKey::Aead(AeadData::new(Arc::clone(&key), [9; 8], OPENVPN)));
-        let state = PeerState::OpenVpn(protocol::Link::new(Arc::default(), follows, fitting));
+        let state = PeerState::OpenVpn(link);
         let peer = Arc::new(Peer::new(PeerId::new(1), state, Budget::default()));
         peer.endpoint.store(Some(Arc::new(Endpoint::new(SocketAddr::from(([192, 0, 2, 2], PORT))))));
         peer.sending.store(Some(Arc::new(OutboundSa::new(data(), OPENVPN.word(), lifetime))));

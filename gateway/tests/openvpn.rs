@@ -9,9 +9,10 @@ use claims::{arrive, push, sealed};
 use crypto::engine::aws_lc::AwsLc;
 use gateway::bed::{Bed, Ends, FOR_EVER, INDEX};
 use gateway::datapath::DataPathEvent;
-use gateway::datapath::protocol::PeerState;
+use gateway::datapath::protocol::{Link, PeerState};
 use packet::{Batch, DropReason, Endpoint};
 use port::memory::InsideLink;
+use std::sync::Arc;
 use support::{announced, syn, v4};
 use tunnel::Time;
 use tunnel::openvpn::data::{PING, exit_message};
@@ -63,6 +64,39 @@ fn segments_of_tcp_fit_into_the_outer_packets_of_mssfix() {
     push(bed, &[v4(1, 1500, 0)]);
     bed.carry();
     assert_eq!(bed.received().len(), 1, "others are fragmented outside");
+}
+
+/// A session on a TCP connection.
+fn bed_on_connection() -> Bed {
+    let link = Link::new(Arc::default(), true, Some(1492)).on_connection();
+    let ends = Ends::openvpn_with(&AwsLc, FOR_EVER, link).expect("the engine has the cipher");
+    let bed = Bed::between(ends, |link| link, InsideLink);
+    bed.allow(&["0.0.0.0/0".parse().expect("literal"), "::/0".parse().expect("literal")]);
+    bed
+}
+
+#[test]
+fn over_tcp_a_packet_counts_only_on_the_connection_of_its_session() {
+    let mut bed = bed_on_connection();
+    let datagrams = sealed(&mut bed, &[v4(1, 100, 0), v4(2, 100, 0)]);
+    let endpoint = bed.peer.endpoint.load_full().expect("it has one");
+    let elsewhere = Endpoint::new("198.51.100.7:9".parse().expect("literal"));
+    bed.outside.push(datagrams.iter().map(Vec::as_slice), Some(elsewhere), 0);
+    bed.carry();
+    assert!(bed.received().is_empty());
+    assert_eq!(bed.dropped(), [(DropReason::OtherConnection, 2)]);
+    assert_eq!(bed.peer.endpoint.load_full(), Some(Arc::clone(&endpoint)), "it does not follow");
+    bed.outside.push(datagrams.iter().map(Vec::as_slice), Some(*endpoint), 0);
+    bed.carry();
+    assert_eq!(bed.received().len(), 2, "they were not replays");
+}
+
+#[test]
+fn over_tcp_segments_leave_room_for_the_header_of_tcp_and_the_length() {
+    let bed = &mut bed_on_connection();
+    push(bed, &[syn(false)]);
+    bed.carry();
+    assert_eq!(announced(&bed.received()[0]), 1492 - 20 - 20 - 2 - OVERHEAD as u16 - 40);
 }
 
 #[test]

@@ -10,9 +10,11 @@ mod connections;
 mod framing;
 mod receive;
 pub mod socket;
+#[cfg(test)]
+mod tests;
 mod transmit;
 
-pub use connections::{TcpConnections, TcpEvent};
+pub use connections::TcpConnections;
 pub use receive::{BATCH_BYTES, TcpReceive};
 pub use transmit::TcpTransmit;
 

@@ -14,6 +14,7 @@ mod openvpn_client;
 #[allow(dead_code)]
 mod openvpn_client_ends;
 #[path = "../netns/openvpn_ends.rs"]
+#[allow(dead_code)]
 mod openvpn_ends;
 mod plain_kernel;
 mod strongswan;

@@ -1,6 +1,8 @@
 //! With OpenVPN 2.6, which is the client or the server.
 
-use crate::openvpn_ends::{Program, end_to_end, ends_because_of, moves, renewals, two_clients};
+use crate::openvpn_ends::{
+    Program, end_to_end, end_to_end_over, ends_because_of, moves, renewals, renewals_over, two_clients,
+};
 
 const OUR_SERVER: [Program; 2] = [Program::Stock, Program::Ours];
 const OUR_CLIENT: [Program; 2] = [Program::Ours, Program::Stock];
@@ -8,6 +10,26 @@ const OUR_CLIENT: [Program; 2] = [Program::Ours, Program::Stock];
 #[test]
 fn our_server_carries_data_of_a_stock_client_and_survives_the_death_of_either_end() {
     end_to_end(OUR_SERVER);
+}
+
+#[test]
+fn our_server_carries_data_of_a_stock_client_over_tcp() {
+    end_to_end_over("tcp", OUR_SERVER);
+}
+
+#[test]
+fn our_server_loses_nothing_over_tcp_when_keys_of_a_stock_client_are_renewed() {
+    renewals_over("tcp", OUR_SERVER);
+}
+
+#[test]
+fn our_client_carries_data_of_a_stock_server_over_tcp() {
+    end_to_end_over("tcp", OUR_CLIENT);
+}
+
+#[test]
+fn our_client_loses_nothing_over_tcp_when_keys_of_a_stock_server_are_renewed() {
+    renewals_over("tcp", OUR_CLIENT);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! OpenVPN with ourselves at both ends.
 
 use crate::openvpn_ends::{
-    Program, SERVER_END, configuration, end_to_end, ends_because_of, moves, renewals, two_clients, write_keys,
+    Program, SERVER_END, configuration, end_to_end, end_to_end_over, ends_because_of, moves, renewals,
+    renewals_over, two_clients, write_keys,
 };
 use crate::support::postern;
 use std::process::Command;
@@ -14,6 +15,16 @@ fn ours_with_ours_carries_data_and_survives_the_death_of_either_end() {
 #[test]
 fn ours_with_ours_loses_nothing_when_keys_are_renewed() {
     renewals([Program::Ours; 2]);
+}
+
+#[test]
+fn ours_with_ours_carries_data_over_tcp_and_survives_the_death_of_either_end() {
+    end_to_end_over("tcp", [Program::Ours; 2]);
+}
+
+#[test]
+fn ours_with_ours_loses_nothing_over_tcp_when_keys_are_renewed() {
+    renewals_over("tcp", [Program::Ours; 2]);
 }
 
 #[test]
@@ -50,8 +61,7 @@ fn settings_that_are_not_served_yet_end_the_command_with_their_names() {
     let valid = run(&["--check"]);
     assert!(valid.status.success(), "{}", String::from_utf8_lossy(&valid.stderr));
     for more in [
-        &["--proto", "tcp"][..],
-        &["--management", "127.0.0.1", "7505"],
+        &["--management", "127.0.0.1", "7505"][..],
         &["--script-security", "2", "--client-connect", "/bin/true"],
         &["--client-to-client"],
     ] {

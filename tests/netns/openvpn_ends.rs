@@ -32,6 +32,8 @@ const ROUTED: &str = "10.99.2.1";
 /// The client is the first.
 pub struct Ends {
     pub lab: Lab,
+    /// `udp` or `tcp`.
+    protocol: &'static str,
     programs: [Program; 2],
     processes: [Process; 2],
     /// How often data keys are renewed, if not after an hour.
@@ -42,16 +44,27 @@ pub struct Ends {
 pub const CLIENT_END: usize = 0;
 /// The end that is a server.
 pub const SERVER_END: usize = 1;
+/// The end of a second client.
 const OTHER_END: usize = 2;
 const SITES: [&str; 3] = ["a", "b", "c"];
 const NAMES: [&str; 3] = ["client", "server", "other"];
 const INTERFACES: [&str; 3] = ["oc", "os", "ox"];
 /// Where a client finds the server.
 const REMOTES: [&str; 3] = ["192.168.77.2", "", "192.168.78.2"];
+const SERVER_OUTSIDE_V6: &str = "fd77::2";
 
 impl Ends {
     /// Starts both ends, and waits until they reach each other; without root or OpenVPN, says that the test is skipped.
     pub fn start(programs: [Program; 2], renegotiate_seconds: Option<u64>) -> Option<Self> {
+        Self::start_over("udp", programs, renegotiate_seconds)
+    }
+
+    /// The same over TCP or UDP.
+    pub fn start_over(
+        protocol: &'static str,
+        programs: [Program; 2],
+        renegotiate_seconds: Option<u64>,
+    ) -> Option<Self> {
         if programs.contains(&Program::Stock) && !lab::has_program("/usr/sbin/openvpn") {
             skip("needs openvpn");
             return None;
@@ -61,9 +74,10 @@ impl Ends {
         write_keys(&files);
         let processes = [CLIENT_END, SERVER_END].map(|end| {
             let interface = lab.interface(INTERFACES[end]);
-            run(&mut lab, &files, programs[end], end, &interface, renegotiate_seconds)
+            let text = configuration(&files, end, &interface, renegotiate_seconds);
+            start(&mut lab, &files, programs[end], end, &over(protocol, &text))
         });
-        let ends = Self { lab, programs, processes, renegotiate_seconds, files };
+        let ends = Self { lab, protocol, programs, processes, renegotiate_seconds, files };
         ends.wait_until_connected();
         Some(ends)
     }
@@ -95,14 +109,43 @@ impl Ends {
         self.lab.kill(self.processes[end], Signal::KILL);
         let interface = self.lab.interface(INTERFACES[end]);
         let (program, renegotiate) = (self.programs[end], self.renegotiate_seconds);
-        self.processes[end] = run(&mut self.lab, &self.files, program, end, &interface, renegotiate);
+        let text = over(self.protocol, &configuration(&self.files, end, &interface, renegotiate));
+        self.processes[end] = start(&mut self.lab, &self.files, program, end, &text);
+    }
+
+    /// Starts a second client of ours, at `c`, which the server calls `other`, and waits until it reaches the server; returns its
+    /// address inside.
+    pub fn start_other_client(&mut self) -> &'static str {
+        self.lab
+            .connect(("c", "outside", "192.168.78.1/24"), ("b", "further", "192.168.78.2/24"))
+            .expect("veth exists");
+        let interface = self.lab.interface(INTERFACES[OTHER_END]);
+        let text = over(self.protocol, &configuration(&self.files, OTHER_END, &interface, None));
+        start(&mut self.lab, &self.files, Program::Ours, OTHER_END, &text);
+        let reaches = || self.lab.run("c", "ping", &["-c", "1", "-W", "1", SERVER]).is_ok();
+        let reached = wait_until(PATIENCE, reaches);
+        assert!(reached.is_ok(), "{}\n{}", self.logs(), self.log(OTHER_END));
+        OTHER
+    }
+
+    /// Sends a signal to the first client.
+    pub fn signal_client(&self, signal: Signal) {
+        self.processes[CLIENT_END].signal(signal);
+    }
+
+    pub fn interface_of_server(&self) -> String {
+        self.lab.interface(INTERFACES[SERVER_END])
+    }
+
+    pub fn log_of_server(&self) -> String {
+        self.log(SERVER_END)
     }
 
     fn log(&self, end: usize) -> String {
         std::fs::read_to_string(self.files.path().join(format!("{end}.log"))).unwrap_or_default()
     }
 
-    fn logs(&self) -> String {
+    pub fn logs(&self) -> String {
         let logs = [CLIENT_END, SERVER_END].map(|end| {
             let log = self.log(end);
             let lines: Vec<&str> = log.lines().rev().take(60).collect();
@@ -128,7 +171,12 @@ impl Ends {
 
 /// Data goes through both ways; a killed end comes back.
 pub fn end_to_end(programs: [Program; 2]) {
-    let Some(mut ends) = Ends::start(programs, None) else { return };
+    end_to_end_over("udp", programs);
+}
+
+/// The same over TCP or UDP.
+pub fn end_to_end_over(protocol: &'static str, programs: [Program; 2]) {
+    let Some(mut ends) = Ends::start_over(protocol, programs, None) else { return };
     ends.carries_everything();
     let interface = ends.lab.interface(INTERFACES[CLIENT_END]);
     for address in [PUSHED, ROUTED] {
@@ -145,9 +193,14 @@ pub fn end_to_end(programs: [Program; 2]) {
 
 /// No packet is lost although keys are renewed every ten seconds.
 pub fn renewals(programs: [Program; 2]) {
+    renewals_over("udp", programs);
+}
+
+/// The same over TCP or UDP.
+pub fn renewals_over(protocol: &'static str, programs: [Program; 2]) {
     const SECONDS: u32 = 35;
     const EACH: u32 = 50;
-    let Some(ends) = Ends::start(programs, Some(10)) else { return };
+    let Some(ends) = Ends::start_over(protocol, programs, Some(10)) else { return };
     let before = [CLIENT_END, SERVER_END].map(|end| ends.keys(end));
     let count = (SECONDS * EACH).to_string();
     let arguments = ["-q", "-i", "0.02", "-W", "2", "-c", &count, SERVER];
@@ -182,14 +235,9 @@ pub fn moves(client: Program) {
 /// A second client of ours has an address of its own, reaches the first one, and sends from no other address.
 pub fn two_clients(first: Program) {
     let Some(mut ends) = Ends::start([first, Program::Ours], None) else { return };
-    ends.lab
-        .connect(("c", "outside", "192.168.78.1/24"), ("b", "further", "192.168.78.2/24"))
-        .expect("veth exists");
     ends.lab.run("b", "sysctl", &["-qw", "net.ipv4.ip_forward=1"]).expect("root may");
+    ends.start_other_client();
     let interface = ends.lab.interface(INTERFACES[OTHER_END]);
-    run(&mut ends.lab, &ends.files, Program::Ours, OTHER_END, &interface, None);
-    let reached = wait_until(PATIENCE, || ends.lab.run("c", "ping", &["-c", "1", "-W", "1", SERVER]).is_ok());
-    assert!(reached.is_ok(), "{}\n{}", ends.logs(), ends.log(OTHER_END));
     assert!(answers(&ends.lab, "a", OTHER) && answers(&ends.lab, "c", CLIENT), "{}", ends.logs());
     ends.lab.ip("c", &format!("address add 10.9.0.77/32 dev {interface}")).expect("it is free");
     assert!(ends.lab.run("c", "ping", &["-c", "2", "-W", "1", "-I", "10.9.0.77", SERVER]).is_err());
@@ -221,18 +269,6 @@ pub fn ends_because_of(server: Program, option: &str, told: &str) {
     lab.kill(server, Signal::TERM);
 }
 
-/// Starts one end: the same file for both programs.
-fn run(
-    lab: &mut Lab,
-    files: &TempDir,
-    program: Program,
-    end: usize,
-    interface: &str,
-    renegotiate_seconds: Option<u64>,
-) -> Process {
-    start(lab, files, program, end, &configuration(files, end, interface, renegotiate_seconds))
-}
-
 /// Starts one end with this file; its log is `END.log`.
 pub fn start(lab: &mut Lab, files: &TempDir, program: Program, end: usize, configuration: &str) -> Process {
     let log = File::options().create(true).append(true).open(files.path().join(format!("{end}.log")));
@@ -249,6 +285,12 @@ pub fn start(lab: &mut Lab, files: &TempDir, program: Program, end: usize, confi
     };
     command.arg("--config").arg(path).stdout(log.try_clone().expect("duplicated")).stderr(log);
     lab.start(&mut command).expect("it starts")
+}
+
+/// A configuration of UDP, with another protocol, and IPv6 outside if its name says so.
+fn over(protocol: &str, configuration: &str) -> String {
+    let text = configuration.replacen("proto udp", &format!("proto {protocol}"), 1);
+    if protocol.contains('6') { text.replace(REMOTES[CLIENT_END], SERVER_OUTSIDE_V6) } else { text }
 }
 
 pub fn path(files: &TempDir, name: &str) -> PathBuf {

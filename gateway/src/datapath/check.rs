@@ -7,8 +7,14 @@ use tunnel::Time;
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
     name: "check",
-    does: "key age and replay window, reading only; ESP: lengths, and the half of the number that is not sent",
-    drops: &[DropReason::KeyExpired, DropReason::Replayed, DropReason::TooShort, DropReason::BadPadding],
+    does: "key age, TCP connection and replay window, reading only; ESP: lengths, and the half of the number that is not sent",
+    drops: &[
+        DropReason::OtherConnection,
+        DropReason::KeyExpired,
+        DropReason::Replayed,
+        DropReason::TooShort,
+        DropReason::BadPadding,
+    ],
 };
 
 /// Checks the age of each SA batch's key, and the replay window for each packet.
@@ -24,7 +30,7 @@ pub fn check(
 ) {
     sa_batches.retain(|sa_batch| {
         let sa = &sa_batch.session().sa;
-        if let Err(reason) = sa.check_age(now) {
+        if let Err(reason) = sa.check_age(now).and_then(|()| check_connection(sa_batch)) {
             drops.count(reason, sa_batch.packets.len());
             sa_batch.packets.clone().for_each(|index| batch.discard(index));
             return false;
@@ -33,4 +39,14 @@ pub fn check(
         sa.protection.check(batch, packets, &window, end, sequences, drops);
         true
     });
+}
+
+/// A session over TCP is bound to its connection.
+#[inline]
+fn check_connection(sa_batch: &SaBatch) -> Result<(), DropReason> {
+    let peer = &sa_batch.session().peer;
+    if peer.state.is_bound() && peer.endpoint.load().as_deref() != Some(&sa_batch.endpoint) {
+        return Err(DropReason::OtherConnection);
+    }
+    Ok(())
 }

@@ -14,7 +14,15 @@ pub const OUTBOUND: Stage = Stage {
 };
 
 /// See [`Stage`].
-pub const INBOUND: Stage = Stage { drops: &[DropReason::TooShort, DropReason::Truncated], ..OUTBOUND };
+pub const INBOUND: Stage = Stage {
+    drops: &[
+        DropReason::TooShort,
+        DropReason::Truncated,
+        DropReason::BadFraming,
+        DropReason::TooManyConnections,
+    ],
+    ..OUTBOUND
+};
 
 /// Starts a batch with the packets that have arrived; returns whether there were any.
 pub fn receive(port: &mut impl Receive, batch: &mut Batch, drops: &DropCounters) -> io::Result<bool> {

@@ -11,7 +11,7 @@ use tunnel::Time;
 pub const OUTBOUND: Stage = Stage {
     name: "transmit",
     does: "one send for the equal packets of a train; notes what the timers must know",
-    drops: &[DropReason::PeerCongested, DropReason::SendFailed],
+    drops: &[DropReason::PeerCongested, DropReason::TcpQueueFull, DropReason::SendFailed],
 };
 
 /// See [`Stage`].

@@ -10,12 +10,14 @@
 
 mod actions;
 mod client;
+mod lines;
 mod server;
 mod show;
 
 use super::login::Question;
 use super::options::Network;
 use super::settings::{Role, Settings};
+use super::tcp::Tcp;
 use crate::datapath::DataPathEvent;
 use crate::datapath::protocol::PeerState;
 use crate::datapath::punt::{Datagram, Punt};
@@ -28,11 +30,13 @@ use client::ClientSide;
 use crossbeam_channel::{Receiver, Select, TryRecvError};
 use crypto::{Engine, Random};
 use ipnet::IpNet;
+use lines::Lines;
 use packet::{DropCounters, DropReason, Endpoint};
 use port::{Transmit, Wake};
 use server::ServerSide;
 pub use show::{Session, Snapshot};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -48,8 +52,6 @@ use tunnel::{Now, PeerId, Time};
 const TURN: usize = 16;
 /// How often binding a port is tried again after a failure when the interface came up.
 const REBIND: Duration = Duration::from_secs(1);
-/// Lines of the log about sessions that have not authenticated: one in this time.
-const UNAUTHENTICATED_LINES: Duration = Duration::from_secs(1);
 
 /// A request of control.
 pub enum Command {
@@ -111,6 +113,8 @@ pub struct Parts<T> {
     pub drops: Arc<DropCounters>,
     /// Binds the sockets.
     pub binding: Binding,
+    /// TCP, if it is used.
+    pub tcp: Option<Arc<Tcp>>,
     /// The queues to serve.
     pub inbox: Inbox,
     /// Where the owner of the interface is told what a server has given us.
@@ -125,6 +129,7 @@ pub struct ControlThread<T> {
     sender: Sender<T>,
     outbound_wake: Arc<Wake>,
     binding: Binding,
+    tcp: Option<Arc<Tcp>>,
     inbox: Inbox,
     reports: mpsc::UnboundedSender<Report>,
     /// The sessions that are connected.
@@ -166,36 +171,18 @@ fn peer_id(session: SessionNumber) -> PeerId {
     PeerId::new(session.into())
 }
 
-/// Bounds the lines of the log that unauthenticated sources cause.
-#[derive(Default)]
-struct Lines {
-    last: Option<Time>,
-    left_out: u64,
-}
-
-impl Lines {
-    /// How many lines were left out before this one; `None` if this one is left out, too.
-    fn take(&mut self, now: Time) -> Option<u64> {
-        if self.last.is_some_and(|last| now - last < UNAUTHENTICATED_LINES) {
-            self.left_out += 1;
-            return None;
-        }
-        self.last = Some(now);
-        Some(std::mem::take(&mut self.left_out))
-    }
-}
-
 impl<T: Transmit> ControlThread<T> {
     /// A control thread without sessions, for an interface that is down.
     pub fn new(parts: Parts<T>) -> Self {
         let Parts { name, settings, engine, random, shared, outside, .. } = parts;
-        let Parts { outbound_wake, drops, mut binding, inbox, reports, .. } = parts;
+        let Parts { outbound_wake, drops, mut binding, tcp, inbox, reports, .. } = parts;
         // Nothing is bound yet, so that nothing can be refused.
         let _ = binding.set_port(settings.port).and_then(|()| binding.set_fwmark(settings.fwmark));
         let side = match settings.role {
             Role::Server(server) => Side::Server(Box::new(ServerSide::new(*server, engine, random))),
             Role::Client(client) => {
-                Side::Client(Box::new(ClientSide::new(*client, engine, random, reports.clone())))
+                let (reports, tcp) = (reports.clone(), tcp.clone());
+                Side::Client(Box::new(ClientSide::new(*client, engine, random, reports, tcp)))
             }
         };
         Self {
@@ -205,6 +192,7 @@ impl<T: Transmit> ControlThread<T> {
             drops,
             outbound_wake,
             binding,
+            tcp,
             inbox,
             reports,
             sessions: BTreeMap::new(),
@@ -233,6 +221,7 @@ impl<T: Transmit> ControlThread<T> {
                 self.datapath_event(datapath_event);
             }
             self.timers();
+            self.connections();
             let mut served = 0;
             while served < TURN {
                 let Ok(datagram) = self.inbox.datagrams.try_recv() else { break };
@@ -252,8 +241,13 @@ impl<T: Transmit> ControlThread<T> {
         select.recv(&self.inbox.commands);
         select.recv(&self.inbox.datapath_events);
         select.recv(&self.inbox.datagrams);
-        match next {
-            Some(at) => _ = select.ready_timeout(at - self.shared.clock.monotonic()),
+        let mut waits = next.map(|at| at - self.shared.clock.monotonic());
+        if let Some(tcp) = &self.tcp {
+            select.recv(tcp.told());
+            waits = waits.into_iter().chain(tcp.next_timeout()).min();
+        }
+        match waits {
+            Some(waits) => _ = select.ready_timeout(waits),
             None => _ = select.ready(),
         }
     }
@@ -282,12 +276,13 @@ impl<T: Transmit> ControlThread<T> {
         } else {
             self.end_all();
             self.binding.close();
+            self.tcp.iter().for_each(|tcp| tcp.close());
             self.rebind = None;
         }
     }
 
     fn start(&mut self, now: Now) {
-        match self.binding.open() {
+        match self.open() {
             Ok(()) => {
                 self.rebind = None;
                 self.call(now, |side, out| side.start(now, out));
@@ -297,6 +292,17 @@ impl<T: Transmit> ControlThread<T> {
                 self.rebind = Some(now.monotonic + REBIND);
             }
         }
+    }
+
+    /// Binds the sockets that are wanted.
+    fn open(&mut self) -> Result<(), String> {
+        if let Some(tcp) = &self.tcp {
+            tcp.listen().map_err(|error| error.to_string())?;
+        }
+        if self.tcp.as_ref().is_some_and(|tcp| tcp.is_alone()) {
+            return Ok(());
+        }
+        self.binding.open().map_err(|error| error.to_string())
     }
 
     /// Ends all sessions, and tells the peers.
@@ -360,6 +366,18 @@ impl<T: Transmit> ControlThread<T> {
         }
         if self.rebind.is_some_and(|at| at <= now.monotonic) {
             self.start(now);
+        }
+    }
+
+    /// Ends the sessions whose connections have ended.
+    fn connections(&mut self) {
+        let ended = self.tcp.as_ref().map(|tcp| tcp.ended()).unwrap_or_default();
+        for (remote, error) in ended {
+            if let Some(error) = error {
+                tracing::debug!("interface {}: TCP connection with {remote}: {error}", self.name);
+            }
+            let now = self.shared.clock.now();
+            self.call(now, |side, out| side.connection_ended(now, remote, out));
         }
     }
 
@@ -457,6 +475,13 @@ impl Side {
         }
     }
 
+    fn connection_ended(&mut self, now: Now, remote: SocketAddr, out: &mut Outbox) {
+        match self {
+            Self::Server(server) => server.core.handle_connection_end(now, remote, out),
+            Self::Client(client) => client.connection_ended(now, remote, out),
+        }
+    }
+
     fn handle_timeout(&mut self, now: Now, out: &mut Outbox) {
         match self {
             Self::Server(server) => server.core.handle_timeout(now, out),
@@ -469,18 +494,5 @@ impl Side {
             Self::Server(server) => server.core.next_timeout(),
             Self::Client(client) => client.next_timeout(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unauthenticated_sources_cause_one_line_a_second() {
-        let (mut lines, start) = (Lines::default(), Time::from_nanoseconds(1));
-        let taken: Vec<Option<u64>> =
-            (0..5).map(|step| lines.take(start + Duration::from_millis(step * 400))).collect();
-        assert_eq!(taken, [Some(0), None, None, Some(2), None]);
     }
 }

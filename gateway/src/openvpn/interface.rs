@@ -2,6 +2,7 @@
 
 use super::control_thread::{Command, ControlThread, Inbox, Parts, Report, Snapshot};
 use super::settings::Settings;
+use super::tcp::Tcp;
 use crate::clock::Clock;
 use crate::datapath::protocol::Protocol;
 use crate::datapath::punt::Punt;
@@ -55,6 +56,10 @@ impl Interface {
         let (datapath_events, datapath_events_out) = unbounded();
         let (commands, commands_out) = unbounded();
         let (punt, datagrams) = Punt::new(Protocol::OpenVpn);
+        let tcp = settings.tcp.clone().map(Tcp::new).transpose()?.map(Arc::new);
+        if let Some(tcp) = &tcp {
+            tunnel.open_tcp(tcp.connections());
+        }
         let tables = Arc::new(Tables::new(Protocol::OpenVpn, settings.mtu as usize));
         let shared = Shared { tables, datapath_events, clock: Clock };
         let inbox = Inbox {
@@ -73,10 +78,11 @@ impl Interface {
             engine,
             random: Box::new(random::System::default()),
             shared,
-            outside: tunnel.outside(),
+            outside: tunnel.outside_of_slow_path(),
             outbound_wake: tunnel.outbound_wake(),
             drops: Arc::clone(&tunnel.drops().handshake),
             binding: tunnel.binding(),
+            tcp,
             inbox,
             reports,
         };

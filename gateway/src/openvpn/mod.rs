@@ -18,3 +18,4 @@ pub mod pool;
 pub mod runner;
 pub mod scripts;
 pub mod settings;
+pub mod tcp;

@@ -111,7 +111,7 @@ impl Runner {
         let (routes, remotes, prompt) = match &settings.role {
             Role::Client(client) => (
                 client.routes.clone(),
-                client.remotes.iter().map(|remote| remote.ip().to_canonical()).collect(),
+                client.remotes.iter().map(|remote| remote.address.ip().to_canonical()).collect(),
                 client.login.prompt.clone(),
             ),
             Role::Server(_) => Default::default(),

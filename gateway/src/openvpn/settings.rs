@@ -3,8 +3,11 @@
 use super::login::LoginSettings;
 use super::scripts::Scripts;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use port::tcp::socket::SocketOptions;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 use tunnel::openvpn::{ClientConfiguration, ServerConfiguration};
 
 /// The MTU of the tunnel interface that OpenVPN has by default (`tun-mtu`).
@@ -26,6 +29,25 @@ pub struct Settings {
     pub mssfix: Option<u16>,
     /// Programs that are run at events.
     pub scripts: Scripts,
+    /// TCP, if it is used.
+    pub tcp: Option<TcpSettings>,
+}
+
+/// TCP connections.
+#[derive(Clone, Debug)]
+pub struct TcpSettings {
+    /// Where a server listens (`port`, `proto`).
+    pub listen: Vec<SocketAddr>,
+    /// The address and port that a client connects from, if it binds any (`bind`, `lport`).
+    pub local: Option<SocketAddr>,
+    /// Whether UDP is used beside it.
+    pub has_udp: bool,
+    /// Packets that wait for a slow peer (`tcp-queue-limit`).
+    pub queue_limit: usize,
+    /// How long a connection may take to authenticate (`hand-window`).
+    pub hand_window: Duration,
+    /// The settings of sockets.
+    pub options: SocketOptions,
 }
 
 /// Server or client.
@@ -83,13 +105,28 @@ pub struct ClientSettings {
     /// What the protocol needs.
     pub core: ClientConfiguration,
     /// Servers, which are tried in turn (`remote`).
-    pub remotes: Vec<SocketAddr>,
+    pub remotes: Vec<Remote>,
     /// Whether the server may answer from another address (`float`).
     pub float: bool,
     /// What is routed to the server beside what it pushes (`route`).
     pub routes: Vec<IpNet>,
     /// User name and password.
     pub login: LoginSettings,
+}
+
+/// A server, as a client connects to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Its address and port.
+    pub address: SocketAddr,
+    /// Whether over TCP.
+    pub is_tcp: bool,
+}
+
+impl fmt::Display for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.address, if self.is_tcp { " over TCP" } else { "" })
+    }
 }
 
 impl ServerNetwork {

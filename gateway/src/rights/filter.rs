@@ -137,20 +137,21 @@ mod calls {
         SYS_read, SYS_readv, SYS_write, SYS_writev, SYS_lseek, SYS_ioctl, SYS_close, SYS_fcntl,
         SYS_ppoll,
         SYS_sendto, SYS_recvfrom, SYS_sendmsg, SYS_recvmsg, SYS_sendmmsg, SYS_recvmmsg, SYS_getsockopt, SYS_setsockopt,
-        SYS_getsockname, SYS_accept4, SYS_accept, SYS_clone, SYS_clone3, SYS_prctl,
+        SYS_getsockname, SYS_accept4, SYS_accept, SYS_shutdown, SYS_epoll_ctl, SYS_epoll_pwait,
+        SYS_clone, SYS_clone3, SYS_prctl,
         #[cfg(target_arch = "x86_64")] SYS_poll,
     ];
 
     /// What the rest of the daemon needs too: sockets, Unix sockets in folders, files that are read again, libraries,
     /// rights that are given up, timers and signals of tokio, the follower's namespaces.
     pub const CONTROL: &[c_long] = &[
-        SYS_socket, SYS_socketpair, SYS_bind, SYS_listen, SYS_connect, SYS_shutdown, SYS_getpeername,
+        SYS_socket, SYS_socketpair, SYS_bind, SYS_listen, SYS_connect, SYS_getpeername,
         SYS_openat, SYS_openat2, SYS_pread64, SYS_pwrite64, SYS_preadv, SYS_pwritev, SYS_sendfile, SYS_fsync, SYS_fdatasync,
         SYS_ftruncate, SYS_flock, SYS_dup, SYS_dup3, SYS_pipe2, SYS_eventfd2, SYS_memfd_create,
         SYS_newfstatat, SYS_fstat, SYS_statx, SYS_statfs, SYS_fstatfs, SYS_faccessat, SYS_faccessat2, SYS_readlinkat,
         SYS_getdents64, SYS_getcwd, SYS_mkdirat, SYS_unlinkat, SYS_renameat2, SYS_fchmod, SYS_fchmodat,
         SYS_fchown, SYS_umask, SYS_inotify_init1, SYS_inotify_add_watch, SYS_inotify_rm_watch,
-        SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait, SYS_pselect6, SYS_timerfd_create, SYS_timerfd_settime,
+        SYS_epoll_create1, SYS_pselect6, SYS_timerfd_create, SYS_timerfd_settime,
         SYS_signalfd4, SYS_rt_sigpending, SYS_rt_sigtimedwait, SYS_kill,
         SYS_capget, SYS_capset, SYS_seccomp, SYS_setns, SYS_getpriority, SYS_setpriority, SYS_sched_getparam,
         SYS_sched_getscheduler, SYS_getrusage, SYS_prlimit64, SYS_sysinfo, SYS_uname,

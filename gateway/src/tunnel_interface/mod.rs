@@ -20,6 +20,7 @@ use port::offload::State;
 use port::pcap::{Capture, Captured};
 use port::raw::{self, EspTransmit, RawReceive};
 use port::schedule::yield_to_packets;
+use port::tcp::{self, TcpConnections, TcpReceive, TcpTransmit};
 use port::tun::{self, TunDevice, TunError, TunTransmit};
 use port::udp::{self, SocketSlot, UdpReceive, UdpTransmit};
 use port::{Offloads, Receive, Transmit, Wake};
@@ -35,6 +36,8 @@ use tokio::sync::mpsc;
 pub const DEFAULT_MTU: u32 = 1420;
 /// Packets that may wait in the kernel for us: its default drops in bursts.
 const QUEUE_LENGTH: u32 = 1000;
+/// Messages of a slow path that may wait on a TCP connection, beyond the limit of data: OpenVPN sends six at once.
+const SPARE: usize = 16;
 /// How long a query of an interface that is to end may wait for its answer.
 const ANSWER: Duration = Duration::from_secs(10);
 
@@ -121,11 +124,14 @@ pub struct TunnelInterface {
     slot: SocketSlot,
     /// For ESP without UDP, if that is wanted.
     raw: Option<SocketSlot>,
+    /// TCP connections, if the protocol has any.
+    tcp: Option<Arc<TcpConnections>>,
     drops: Drops,
     stop: Arc<AtomicBool>,
     outbound_wake: Arc<Wake>,
     inbound_wake: Arc<Wake>,
     raw_wake: Arc<Wake>,
+    tcp_wake: Arc<Wake>,
     link_wake: Arc<Wake>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -157,11 +163,13 @@ impl TunnelInterface {
             offloads,
             slot: Arc::new(ArcSwapOption::empty()),
             raw: None,
+            tcp: None,
             drops: Drops::default(),
             stop: Arc::default(),
             outbound_wake: Arc::new(Wake::new()?),
             inbound_wake: Arc::new(Wake::new()?),
             raw_wake: Arc::new(Wake::new()?),
+            tcp_wake: Arc::new(Wake::new()?),
             link_wake: Arc::new(Wake::new()?),
             threads: Vec::new(),
         })
@@ -171,6 +179,11 @@ impl TunnelInterface {
     pub fn open_raw(&mut self, mark: u32) -> Result<(), Errno> {
         self.raw = Some(Arc::new(ArcSwapOption::from_pointee(raw::open(mark)?)));
         Ok(())
+    }
+
+    /// Also carries packets on TCP connections.
+    pub fn open_tcp(&mut self, connections: Arc<TcpConnections>) {
+        self.tcp = Some(connections);
     }
 
     /// Starts the workers, and the thread that follows the interface and calls `tell` with whether it is up, and its MTU.
@@ -196,11 +209,18 @@ impl TunnelInterface {
         let outbound = self.outbound(shared, &options, events);
         if let Some(raw) = &self.raw {
             let outside = Box::new(RawReceive::new(Arc::clone(raw)));
-            let inbound = self.inbound(shared, outside, &self.raw_wake, &options, punt.clone());
+            let bytes = udp::BATCH_BYTES;
+            let inbound = self.inbound(shared, outside, bytes, &self.raw_wake, &options, punt.clone());
             self.spawn("raw", Rights::Packets, inbound)?;
         }
+        if let Some(connections) = &self.tcp {
+            let outside = Box::new(TcpReceive::new(Arc::clone(connections)));
+            let bytes = tcp::BATCH_BYTES;
+            let inbound = self.inbound(shared, outside, bytes, &self.tcp_wake, &options, punt.clone());
+            self.spawn("tcp", Rights::Packets, inbound)?;
+        }
         let outside = Box::new(UdpReceive::new(Arc::clone(&self.slot), Arc::clone(&self.offloads)));
-        let inbound = self.inbound(shared, outside, &self.inbound_wake, &options, punt);
+        let inbound = self.inbound(shared, outside, udp::BATCH_BYTES, &self.inbound_wake, &options, punt);
         self.spawn("out", Rights::Packets, outbound)?;
         self.spawn("in", Rights::Packets, inbound)?;
         self.spawn("link", Rights::Namespaces, move || follower.run())
@@ -244,9 +264,19 @@ impl TunnelInterface {
     /// A port that sends outside.
     pub fn outside(&self) -> Box<dyn Transmit> {
         let in_udp = UdpTransmit::new(Arc::clone(&self.slot), Arc::clone(&self.offloads));
-        match &self.raw {
-            Some(raw) => Box::new(EspTransmit::new(in_udp, Arc::clone(raw))),
-            None => Box::new(in_udp),
+        match (&self.raw, &self.tcp) {
+            (Some(raw), _) => Box::new(EspTransmit::new(in_udp, Arc::clone(raw))),
+            (None, Some(tcp)) => Box::new(TcpTransmit::new(Arc::clone(tcp), in_udp, 0)),
+            (None, None) => Box::new(in_udp),
+        }
+    }
+
+    /// The same for a slow path, whose packets are few, and do not wait behind a limit of data.
+    pub fn outside_of_slow_path(&self) -> Box<dyn Transmit> {
+        let in_udp = UdpTransmit::new(Arc::clone(&self.slot), Arc::clone(&self.offloads));
+        match &self.tcp {
+            Some(tcp) => Box::new(TcpTransmit::new(Arc::clone(tcp), in_udp, SPARE)),
+            None => self.outside(),
         }
     }
 
@@ -323,6 +353,7 @@ impl TunnelInterface {
         &self,
         shared: &Shared,
         mut outside: Box<dyn Receive>,
+        batch_bytes: usize,
         wake: &Arc<Wake>,
         options: &Options,
         punt: Punt,
@@ -339,7 +370,7 @@ impl TunnelInterface {
         if let Some(capture) = &options.capture_inside {
             inside = Box::new(Captured::new(inside, capture.clone()));
         }
-        let mut worker = Inbound::new(shared.clone(), outside, inside, punt, drops, udp::BATCH_BYTES);
+        let mut worker = Inbound::new(shared.clone(), outside, inside, punt, drops, batch_bytes);
         let (stop, wake) = (Arc::clone(&self.stop), Arc::clone(wake));
         let name = self.device.name().to_owned();
         move || {
@@ -366,7 +397,8 @@ pub(crate) async fn end<T>(mut last: Arc<T>) {
 impl Drop for TunnelInterface {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        for wake in [&self.outbound_wake, &self.inbound_wake, &self.raw_wake, &self.link_wake] {
+        for wake in [&self.outbound_wake, &self.inbound_wake, &self.raw_wake, &self.tcp_wake, &self.link_wake]
+        {
             wake.notify();
         }
         for thread in self.threads.drain(..) {

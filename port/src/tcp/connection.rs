@@ -58,7 +58,7 @@ impl Connection {
             remote,
             socket,
             begun: Mutex::default(),
-            is_trusted: AtomicBool::new(false),
+            is_trusted: AtomicBool::new(is_connecting),
             is_connecting: AtomicBool::new(is_connecting),
             queue: Mutex::default(),
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! listen ──> accept (receiving worker) ──> packets ──> trust (slow path: its session has authenticated)
-//! connect (slow path) ──> opened ──────────┘   │
+//! connect (slow path) ─────────────────────┘   │
 //!                 end of the stream, deadline ─┴──> ended: told to the slow path, which ends the session
 //! ```
 //! A connection is known by the peer's address and port. It keeps its entry until the slow path has been told of its end.
@@ -33,22 +33,13 @@ const LONGEST_PENDING: usize = 2048;
 /// The numbers of connections begin here; those below are of sockets that listen.
 const FIRST: u64 = 1 << 32;
 
-/// What the slow path is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TcpEvent {
-    /// A connection that was opened here is accepted by the peer.
-    Opened(SocketAddr),
-    /// A connection has ended; this is the error of one that the peer has not accepted.
-    Ended(SocketAddr, Option<Errno>),
-}
-
 /// The connections; shared by the workers and the slow path.
 pub struct TcpConnections {
     epoll: OwnedFd,
     state: RwLock<State>,
     /// Packets that wait for a slow peer (`tcp-queue-limit`).
     queue_limit: AtomicUsize,
-    /// Tells the slow path that there are events, or a connection with a deadline.
+    /// Tells the slow path that a connection has ended, or has a deadline.
     tell: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -65,7 +56,7 @@ struct State {
     pending_total: usize,
     /// How long a connection may take to authenticate.
     window: Duration,
-    events: Vec<TcpEvent>,
+    ended: Vec<(Arc<Connection>, Option<Errno>)>,
 }
 
 impl TcpConnections {
@@ -105,9 +96,16 @@ impl TcpConnections {
         Ok(())
     }
 
-    /// Opens a connection with a socket that connects; the outcome is told as an event.
+    /// Opens a connection with a socket that connects. Packets wait until the peer accepts it; if it does not, the connection
+    /// has ended.
     pub fn connect(&self, remote: SocketAddr, socket: OwnedFd) -> io::Result<()> {
         let mut state = self.write();
+        // An earlier connection with the same server, which may not have ended yet.
+        state.ended.retain(|(connection, _)| connection.remote != remote);
+        if let Some(earlier) = state.by_remote.get(&remote).map(Arc::clone) {
+            earlier.end();
+            state.forget(&earlier);
+        }
         let connection = state.add(remote, socket, true);
         let number = EventData::new_u64(connection.number);
         let added = epoll::add(&self.epoll, &connection.socket, number, EventFlags::IN | EventFlags::OUT);
@@ -115,15 +113,16 @@ impl TcpConnections {
             state.forget(&connection);
             return Err(error.into());
         }
-        connection.is_trusted.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    /// The session of a connection has authenticated: it may stay, and send packets of any length.
-    pub fn trust(&self, remote: SocketAddr) {
+    /// The session of a connection has authenticated: it may stay, and send packets of any length. Returns whether there is
+    /// such a connection.
+    pub fn trust(&self, remote: SocketAddr) -> bool {
         let mut state = self.write();
-        let Some(connection) = state.by_remote.get(&remote).map(Arc::clone) else { return };
+        let Some(connection) = state.by_remote.get(&remote).map(Arc::clone) else { return false };
         state.no_longer_pending(&connection);
+        true
     }
 
     /// Ends a connection after what waits to be sent, as its session has ended.
@@ -134,13 +133,16 @@ impl TcpConnections {
         state.deadlines.insert((Instant::now() + FAREWELL, connection.number), connection);
     }
 
-    /// When the next connection is to end that has not authenticated.
-    pub fn next_deadline(&self) -> Option<Instant> {
-        self.read().deadlines.first_key_value().map(|((at, _), _)| *at)
+    /// The time to the next deadline, of a connection that has not authenticated or is to end.
+    pub fn next_timeout(&self) -> Option<Duration> {
+        let state = self.read();
+        let ((at, _), _) = state.deadlines.first_key_value()?;
+        Some(at.saturating_duration_since(Instant::now()))
     }
 
     /// Ends connections whose time is over.
-    pub fn handle_timeout(&self, now: Instant) {
+    pub fn handle_timeout(&self) {
+        let now = Instant::now();
         let mut state = self.write();
         while let Some(entry) = state.deadlines.first_entry()
             && entry.key().0 <= now
@@ -149,21 +151,18 @@ impl TcpConnections {
         }
     }
 
-    /// Takes the events since the last call. Connections that have ended are forgotten.
-    pub fn events(&self) -> Vec<TcpEvent> {
-        if self.read().events.is_empty() {
+    /// Connections that have ended since the last call, with the error that ended each. They are forgotten.
+    pub fn ended_since(&self) -> Vec<(SocketAddr, Option<Errno>)> {
+        if self.read().ended.is_empty() {
             return Vec::new();
         }
         let mut state = self.write();
-        let events = std::mem::take(&mut state.events);
-        for event in &events {
-            if let TcpEvent::Ended(remote, _) = event
-                && let Some(connection) = state.by_remote.get(remote).map(Arc::clone)
-            {
-                state.forget(&connection);
-            }
-        }
-        events
+        let ended = std::mem::take(&mut state.ended);
+        let forget = |(connection, error): (Arc<Connection>, Option<Errno>)| {
+            state.forget(&connection);
+            (connection.remote, error)
+        };
+        ended.into_iter().map(forget).collect()
     }
 
     /// Ends all connections, and closes the sockets that listen.
@@ -178,11 +177,6 @@ impl TcpConnections {
         }
         let (next, window) = (state.next, state.window);
         *state = State { next, window, ..State::default() };
-    }
-
-    /// Whether there is a connection with this address.
-    pub fn has(&self, remote: &SocketAddr) -> bool {
-        self.read().by_remote.contains_key(remote)
     }
 
     pub(super) fn connection(&self, number: u64) -> Option<Arc<Connection>> {
@@ -218,8 +212,6 @@ impl TcpConnections {
         if connection.is_connecting.load(Ordering::Relaxed) {
             sockopt::socket_error(&connection.socket)??;
             connection.is_connecting.store(false, Ordering::Relaxed);
-            self.write().events.push(TcpEvent::Opened(connection.remote));
-            (self.tell)();
         }
         match connection.flush(|| self.watch(connection, EventFlags::IN)) {
             Sent::Broken => Err(Errno::PIPE),
@@ -228,12 +220,12 @@ impl TcpConnections {
     }
 
     /// A connection has ended.
-    pub(super) fn ended(&self, connection: &Connection, error: Option<Errno>) {
+    pub(super) fn ended(&self, connection: &Arc<Connection>, error: Option<Errno>) {
         let _ = epoll::delete(&self.epoll, &connection.socket);
         connection.end();
         let mut state = self.write();
         if state.by_number.remove(&connection.number).is_some() {
-            state.events.push(TcpEvent::Ended(connection.remote, error));
+            state.ended.push((Arc::clone(connection), error));
             drop(state);
             (self.tell)();
         }
@@ -271,12 +263,12 @@ impl TcpConnections {
             return drops.count(DropReason::TooManyConnections, 1);
         }
         let connection = state.add(remote, socket, false);
+        state.pending.insert(source, count + 1);
+        state.pending_total += 1;
         let number = EventData::new_u64(connection.number);
         if epoll::add(&self.epoll, &connection.socket, number, EventFlags::IN).is_err() {
             return state.forget(&connection);
         }
-        state.pending.insert(source, count + 1);
-        state.pending_total += 1;
         let is_first = state.deadlines.is_empty();
         let at = Instant::now() + state.window;
         state.deadlines.insert((at, connection.number), connection);
@@ -297,7 +289,9 @@ impl State {
 
     fn forget(&mut self, connection: &Connection) {
         self.by_number.remove(&connection.number);
-        self.by_remote.remove(&connection.remote);
+        if self.by_remote.get(&connection.remote).is_some_and(|other| other.number == connection.number) {
+            self.by_remote.remove(&connection.remote);
+        }
         self.no_longer_pending(connection);
     }
 

@@ -1,18 +1,17 @@
 //! Sends packets on TCP connections, and others in UDP.
 
-use super::connection::discard;
 use super::connections::TcpConnections;
 use crate::Transmit;
 use crate::udp::UdpTransmit;
-use packet::{Batch, DropCounters, DropReason, Train};
+use packet::{Batch, DropCounters, Train};
 use rustix::io::Errno;
 use std::sync::Arc;
 
 /// Sends the packets of a train in few calls, on the connection with its endpoint. No send waits.
 pub struct TcpTransmit {
     connections: Arc<TcpConnections>,
-    /// For packets whose endpoint has no connection, if the interface also uses UDP.
-    in_udp: Option<UdpTransmit>,
+    /// For packets whose endpoint has no connection.
+    in_udp: UdpTransmit,
     /// Packets that may wait beyond the limit of a connection.
     spare: usize,
 }
@@ -20,7 +19,7 @@ pub struct TcpTransmit {
 impl TcpTransmit {
     /// Sends on `connections`. So many `spare` packets may wait beyond the limit of a connection: control packets are few, and
     /// must not be lost behind data.
-    pub fn new(connections: Arc<TcpConnections>, in_udp: Option<UdpTransmit>, spare: usize) -> Self {
+    pub fn new(connections: Arc<TcpConnections>, in_udp: UdpTransmit, spare: usize) -> Self {
         Self { connections, in_udp, spare }
     }
 }
@@ -32,14 +31,10 @@ impl TcpTransmit {
         for index in 0..batch.trains().len() {
             let Train { packets, endpoint: Some(endpoint), .. } = &batch.trains()[index] else { continue };
             let (packets, remote) = (packets.clone(), endpoint.remote);
-            if self.connections.send(&remote, batch, packets.clone(), self.spare, drops) {
+            if self.connections.send(&remote, batch, packets, self.spare, drops) {
                 continue;
             }
-            if self.in_udp.is_none() {
-                discard(batch, packets, DropReason::SendFailed, drops);
-            } else {
-                others.push(index);
-            }
+            others.push(index);
         }
         others
     }
@@ -48,7 +43,9 @@ impl TcpTransmit {
 impl Transmit for TcpTransmit {
     fn transmit(&mut self, batch: &mut Batch, drops: &DropCounters) {
         let others = self.send(batch, drops);
-        let Some(in_udp) = self.in_udp.as_mut().filter(|_| !others.is_empty()) else { return };
+        if others.is_empty() {
+            return;
+        }
         // The trains keep their positions: the caller relies on them.
         let mut trains = batch.trains().to_vec();
         let without = |(index, train): (usize, &Train)| {
@@ -56,7 +53,7 @@ impl Transmit for TcpTransmit {
             Train { packets, ..train.clone() }
         };
         batch.set_trains(trains.iter().enumerate().map(without).collect::<Vec<_>>());
-        in_udp.transmit(batch, drops);
+        self.in_udp.transmit(batch, drops);
         for index in others {
             trains[index].endpoint = batch.trains()[index].endpoint;
         }
@@ -64,6 +61,6 @@ impl Transmit for TcpTransmit {
     }
 
     fn take_refusal(&mut self) -> Option<Errno> {
-        self.in_udp.as_mut().and_then(Transmit::take_refusal)
+        self.in_udp.take_refusal()
     }
 }

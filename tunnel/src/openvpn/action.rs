@@ -94,6 +94,8 @@ pub enum Action {
     Closed {
         /// The session.
         session: SessionNumber,
+        /// Where its peer was last.
+        address: SocketAddr,
         /// Why.
         cause: Cause,
     },
@@ -164,6 +166,9 @@ pub enum Cause {
     /// The same for the time of `ping-exit`: the program is to end.
     #[error("nothing was received for {0} seconds (ping-exit)")]
     PingExit(u64),
+    /// The TCP connection of the session has ended.
+    #[error("its TCP connection has ended")]
+    ConnectionEnded,
     /// The peer has said that it exits.
     #[error("the peer has exited")]
     Exited,

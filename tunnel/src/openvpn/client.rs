@@ -301,6 +301,11 @@ impl Client {
         self.end(now, Cause::Exited, out);
     }
 
+    /// The TCP connection of the session has ended.
+    pub fn handle_connection_end(&mut self, now: Now, out: &mut Outbox) {
+        self.end(now, Cause::ConnectionEnded, out);
+    }
+
     /// Ends the session, and tells the server.
     pub fn stop(&mut self, now: Now, out: &mut Outbox) {
         if let Some((peer, _)) = &mut self.session {

@@ -331,6 +331,6 @@ impl Peer {
     /// Retires all keys, and says why the session ended.
     pub fn close(&mut self, cause: Cause, out: &mut Outbox) {
         self.retire_keys(out);
-        out.push(Action::Closed { session: self.number, cause });
+        out.push(Action::Closed { session: self.number, address: self.address, cause });
     }
 }

@@ -152,7 +152,7 @@ impl Host {
                 Action::SendInner { session, inner } => self.send(now, session, &inner),
                 Action::Command { command, .. } => self.commands.push(command),
                 Action::Report { report, .. } => self.reports.push(report),
-                Action::Closed { session, cause } => {
+                Action::Closed { session, cause, .. } => {
                     self.connected.remove(&session);
                     self.outbound.remove(&session);
                     self.closed.push(cause);

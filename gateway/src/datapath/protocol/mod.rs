@@ -31,7 +31,7 @@ pub enum Protocol {
     WireGuard,
     /// ESP and IKE, with policies.
     Ipsec,
-    /// OpenVPN over UDP, with the addresses that a server gives its clients.
+    /// OpenVPN over UDP or TCP, with the addresses that a server gives its clients.
     OpenVpn,
 }
 
@@ -142,6 +142,12 @@ impl PeerState {
             Self::Ipsec(tunnel) => tunnel.follows(known, from),
             Self::OpenVpn(link) => link.follows,
         }
+    }
+
+    /// Whether packets count only from the endpoint: that of a TCP connection.
+    #[inline]
+    pub(super) fn is_bound(&self) -> bool {
+        matches!(self, Self::OpenVpn(link) if link.is_stream)
     }
 
     /// Notes that the endpoint has changed; returns whether the protocol must be told.

@@ -17,6 +17,9 @@ const SHORTEST_DATA: usize = 1 + 4 + 16;
 /// Bytes of the shortest control packet: leading byte, session ID, and the number of acknowledgments.
 const SHORTEST_CONTROL: usize = 1 + 8 + 1;
 
+/// Bytes of a TCP header, and of the length before a packet.
+const STREAM_HEADER: usize = 20 + 2;
+
 /// The wire format: opcode and key ID in the first byte, the peer ID of version 2 in the next three.
 pub(super) struct Datagrams;
 
@@ -63,6 +66,8 @@ pub struct Link {
     pub follows: bool,
     /// `mssfix`: the outer packets that TCP segments fit in, with their IP header.
     pub fitting: Option<usize>,
+    /// Whether packets are carried by a TCP connection, which the session is bound to.
+    pub(super) is_stream: bool,
     /// Whether the endpoint has changed, and the control thread has not asked where it is.
     moved: AtomicBool,
 }
@@ -70,7 +75,13 @@ pub struct Link {
 impl Link {
     /// A peer that has not moved.
     pub fn new(activity: Arc<Activity>, follows: bool, fitting: Option<usize>) -> Self {
-        Self { activity, follows, fitting, moved: AtomicBool::new(false) }
+        Self { activity, follows, fitting, is_stream: false, moved: AtomicBool::new(false) }
+    }
+
+    /// The same peer on a TCP connection, which it does not leave.
+    #[must_use]
+    pub fn on_connection(self) -> Self {
+        Self { follows: false, is_stream: true, ..self }
     }
 
     /// Notes that the endpoint has changed; returns whether the control thread must be told.
@@ -87,15 +98,16 @@ impl Link {
     /// to send segments that need no fragments.
     #[inline]
     pub(super) fn room(&self, protection: &Protection, endpoint: &Endpoint) -> Room {
-        let (ip, most) = if endpoint.remote.is_ipv4() {
-            (Ipv4Header::LENGTH, MAXIMUM - Ipv4Header::LENGTH)
-        } else {
-            (Ipv6Header::LENGTH, MAXIMUM)
+        let is_v4 = endpoint.remote.is_ipv4();
+        let ip = if is_v4 { Ipv4Header::LENGTH } else { Ipv6Header::LENGTH };
+        let (most, transport) = match (self.is_stream, is_v4) {
+            (true, _) => (MAXIMUM, STREAM_HEADER),
+            (false, true) => (MAXIMUM - Ipv4Header::LENGTH - UdpHeader::LENGTH, UdpHeader::LENGTH),
+            (false, false) => (MAXIMUM - UdpHeader::LENGTH, UdpHeader::LENGTH),
         };
-        let largest = protection.largest(most - UdpHeader::LENGTH);
-        let fitting = self
-            .fitting
-            .map_or(largest, |outer| protection.largest(outer.saturating_sub(ip + UdpHeader::LENGTH)));
+        let largest = protection.largest(most);
+        let fitting =
+            self.fitting.map_or(largest, |outer| protection.largest(outer.saturating_sub(ip + transport)));
         // RFC 6040 section 4.1, compatibility mode: an OpenVPN peer may not carry congestion marks inside.
         Room { largest, usual: largest, fitting, ds_mask: 0, clamps_mss: false, whole: false }
     }

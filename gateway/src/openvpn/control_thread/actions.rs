@@ -52,7 +52,12 @@ impl<T: Transmit> ControlThread<T> {
                     let whose = self.side.name_of(session);
                     tracing::warn!("interface {}: {whose}: {report}", self.name);
                 }
-                Action::Closed { session, cause } => self.closed(now, session, &cause),
+                Action::Closed { session, address, cause } => {
+                    self.closed(now, session, &cause);
+                    if let Some(tcp) = &self.tcp {
+                        tcp.closed(address);
+                    }
+                }
             }
         }
         if std::mem::take(&mut self.is_rerouted) {
@@ -113,7 +118,11 @@ impl<T: Transmit> ControlThread<T> {
             }
         };
         tracing::info!("interface {}: connected with {whose}, {cipher}", self.name);
-        let state = PeerState::OpenVpn(Link::new(Arc::clone(activity), follows, self.fitting));
+        let mut link = Link::new(Arc::clone(activity), follows, self.fitting);
+        if self.tcp.as_ref().is_some_and(|tcp| tcp.connected(endpoint.remote)) {
+            link = link.on_connection();
+        }
+        let state = PeerState::OpenVpn(link);
         let peer = Arc::new(Peer::new(peer_id(session), state, self.budget.clone()));
         peer.endpoint.store(Some(Arc::new(endpoint)));
         for prefix in &prefixes {

@@ -2,7 +2,8 @@
 
 use super::Report;
 use crate::openvpn::login::{Login, Next};
-use crate::openvpn::settings::ClientSettings;
+use crate::openvpn::settings::{ClientSettings, Remote};
+use crate::openvpn::tcp::Tcp;
 use crypto::{Engine, Random};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +25,8 @@ pub(super) struct ClientSide {
     pub(super) core: Client,
     /// See [`ClientSettings::float`].
     pub(super) float: bool,
-    remotes: Vec<SocketAddr>,
+    remotes: Vec<Remote>,
+    tcp: Option<Arc<Tcp>>,
     attempts: Attempts,
     retry_at: Option<Time>,
     login: Login,
@@ -81,15 +83,16 @@ impl ClientSide {
         engine: Arc<dyn Engine>,
         random: Box<dyn Random>,
         reports: mpsc::UnboundedSender<Report>,
+        tcp: Option<Arc<Tcp>>,
     ) -> Self {
         let ClientSettings { core, remotes, float, routes: _, login } = settings;
         let attempts = Attempts::new(remotes.len());
         let (core, login) = (Client::new(core, engine, random), Login::new(login));
-        Self { core, float, remotes, attempts, retry_at: None, login, is_asking: false, reports }
+        Self { core, float, remotes, tcp, attempts, retry_at: None, login, is_asking: false, reports }
     }
 
     /// The server that is tried, or that we are connected with.
-    fn remote(&self) -> Option<SocketAddr> {
+    fn remote(&self) -> Option<Remote> {
         self.remotes.get(self.attempts.server()).copied()
     }
 
@@ -104,12 +107,30 @@ impl ClientSide {
         match self.login.credentials() {
             Ok(credentials) => {
                 self.core.set_credentials(credentials);
-                self.core.connect(now, remote, out);
+                self.connect_to(now, remote, out);
             }
             Err(question) => {
                 self.is_asking = true;
                 self.report(Report::Asks(question));
             }
+        }
+    }
+
+    fn connect_to(&mut self, now: Now, Remote { address, is_tcp }: Remote, out: &mut Outbox) {
+        if let Some(tcp) = self.tcp.as_ref().filter(|_| is_tcp)
+            && let Err(error) = tcp.connect(address)
+        {
+            tracing::info!("no TCP connection to {address}: {error}");
+            self.retry_at = Some(now.monotonic + self.attempts.failed());
+            return;
+        }
+        self.core.connect(now, address, out);
+    }
+
+    /// A TCP connection has ended.
+    pub(super) fn connection_ended(&mut self, now: Now, address: SocketAddr, out: &mut Outbox) {
+        if self.remote().is_some_and(|remote| remote.is_tcp && remote.address == address) {
+            self.core.handle_connection_end(now, out);
         }
     }
 

@@ -2,9 +2,9 @@
 
 use super::{Refusals, Sources, ciphers, keepalive, keys, routes, timing};
 use crate::openvpn::login::{LoginSettings, Question};
-use crate::openvpn::settings::ClientSettings;
+use crate::openvpn::settings::{ClientSettings, Remote};
 use config::openvpn::OpenVpn;
-use config::openvpn::settings::{Connection, Family, Login};
+use config::openvpn::settings::{Connection, Family, Login, Transport};
 use std::net::{IpAddr, SocketAddr};
 use tunnel::openvpn::ClientConfiguration;
 use tunnel::openvpn::key_method::Credentials;
@@ -84,7 +84,7 @@ fn login(settings: &OpenVpn, refusals: &mut Refusals) -> LoginSettings {
 }
 
 /// The addresses of the servers, in the order in which they are tried.
-fn remotes(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -> Vec<SocketAddr> {
+fn remotes(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -> Vec<Remote> {
     let mut remotes = Vec::new();
     for it in &settings.connections {
         let Some(host) = &it.remote else { continue };
@@ -102,7 +102,9 @@ fn remotes(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -
             .map(|all| all.into_iter().filter(fits).collect::<Vec<IpAddr>>());
         match addresses {
             Ok(found) if !found.is_empty() => {
-                remotes.extend(found.into_iter().map(|address| SocketAddr::new(address, it.remote_port)));
+                let is_tcp = it.protocol.transport != Transport::Udp;
+                let address = |ip| SocketAddr::new(ip, it.remote_port);
+                remotes.extend(found.into_iter().map(|ip| Remote { address: address(ip), is_tcp }));
             }
             Ok(_) => {
                 let reason = format!("{host} has no address of the IP version of proto");

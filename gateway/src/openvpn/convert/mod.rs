@@ -10,6 +10,7 @@ mod keys;
 mod not_served;
 mod programs;
 mod server;
+mod sockets;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -108,6 +109,7 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
         refusals.listed(not_served::OF_SERVER);
     }
     values::check(&settings, &mut refusals);
+    sockets::check(&settings, &mut refusals);
     // A connection is there unless it was refused.
     let none = Connection::default();
     let link = settings.connections.first().unwrap_or(&none);
@@ -131,7 +133,8 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
     };
     let fwmark = settings.process.mark.unwrap_or(0);
     let scripts = Scripts::default();
-    let converted = Settings { role, port, fwmark, mtu: link.tun_mtu.into(), mssfix: mssfix(link), scripts };
+    let (mtu, mssfix, tcp) = (link.tun_mtu.into(), mssfix(link), sockets::tcp(&settings, &refusals));
+    let converted = Settings { role, port, fwmark, mtu, mssfix, scripts, tcp };
     let programs = programs::programs(&settings);
     Ok(Plan { name: settings.device.name.clone(), settings: converted, remarks, programs })
 }

@@ -13,7 +13,6 @@ const LOG: &str = "delete the line: the log goes to standard error, or to the jo
 const STATUS: &str = "delete the line, and use postern show drops and postern show offloads";
 const PASSWORD: &str = "delete the line on both ends, and use certificates";
 const BY_SERVER: &str = "delete the line: the server pushes it";
-const TCP: &str = "delete the line: only UDP is served";
 const TLS: &str = "delete the line: TLS 1.2 and 1.3 with forward secrecy are negotiated";
 const USER: &str = "delete the line: started by root, it runs as the user postern if there is one";
 const ROUTE: &str = "delete the line: routes are in the main table, without a metric";
@@ -31,9 +30,7 @@ pub(super) const NOT_SERVED: &[Row] = &[
     ("tun-mtu-max", DELETE),
     ("mtu-disc", "delete the line: packets outside may be fragmented"),
     ("bind-dev", "delete the line, and use mark with a routing rule"),
-    ("tcp-nodelay", TCP),
-    ("tcp-queue-limit", TCP),
-    ("port-share", TCP),
+    ("port-share", "delete the line, and give the other server a port of its own"),
     // TLS.
     ("capath", "write ca FILE with all authorities"),
     ("askpass", "remove the password of the private key: openssl pkey -in FILE -out FILE"),
@@ -159,7 +156,7 @@ mod tests {
         route-ipv6-gateway script-security setenv setenv-safe server server-ipv6 ifconfig-pool ifconfig-ipv6-pool push \
         client-config-dir ccd-exclusive duplicate-cn max-clients verify-client-cert mode client pull tls-server tls-client \
         keepalive ping ping-restart reneg-sec reneg-bytes reneg-pkts hand-window tran-window tls-timeout auth-nocache verb mute \
-        persist-key override-username auth-user-pass auth-retry static-challenge";
+        persist-key override-username auth-user-pass auth-retry static-challenge tcp-nodelay tcp-queue-limit";
 
     #[test]
     fn each_directive_that_the_reader_takes_is_served_or_refused() {

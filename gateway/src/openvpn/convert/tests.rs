@@ -1,7 +1,7 @@
 //! Files of OpenVPN: those of the examples, and lines that are refused.
 
 use super::*;
-use crate::openvpn::settings::{ClientSettings, ServerSettings};
+use crate::openvpn::settings::{ClientSettings, Remote, ServerSettings};
 use config::Text;
 use config::openvpn::load;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
@@ -97,7 +97,8 @@ fn the_examples_are_served() {
     assert_eq!(server.core.ciphers.len(), 3);
     assert_eq!(served(CLIENT, &[]).port, 0);
     let remotes = client(CLIENT).remotes;
-    assert_eq!(remotes, ["198.51.100.1:1194", "203.0.113.1:1194"].map(|it| it.parse().expect("literal")));
+    let known = ["198.51.100.1:1194", "203.0.113.1:1194"].map(|it| it.parse().expect("literal"));
+    assert_eq!(remotes, known.map(|address| Remote { address, is_tcp: false }));
 }
 
 #[test]
@@ -131,6 +132,25 @@ fn the_age_of_a_clients_key_is_limited() {
     let server = server(&text, &[("v2.key", &key)]);
     let ServerWrap::PerClient { max_age, .. } = server.core.wrap else { panic!("a key for each client") };
     assert_eq!(max_age, Some(Duration::from_secs(30 * 24 * 3600)));
+}
+
+#[test]
+fn tcp_is_served_on_both_sides() {
+    let without_exit = SERVER.replace("explicit-exit-notify", "# explicit-exit-notify");
+    let tcp = |line: &str| served(&format!("{}\n{line}\n", without_exit.replace("proto udp", "")), &[]).tcp;
+    let listen = |line: &str| tcp(line).map(|tcp| tcp.listen).unwrap_or_default();
+    let [v4, v6] = ["0.0.0.0:1194", "[::]:1194"].map(|it| it.parse().expect("literal"));
+    assert_eq!(listen("proto tcp"), [v6, v4]);
+    assert_eq!((listen("proto tcp4-server"), listen("proto tcp6")), (vec![v4], vec![v6]));
+    assert!(tcp("proto udp").is_none() && tcp("proto tcp").is_some_and(|tcp| !tcp.has_udp));
+    assert_eq!(tcp("proto tcp\ntcp-queue-limit 9").map(|tcp| tcp.queue_limit), Some(9));
+    let mixed = format!("{CLIENT}\nremote vpn.example 443 tcp4\n");
+    assert_eq!(
+        client(&mixed).remotes.last().map(ToString::to_string).as_deref(),
+        Some("192.0.2.1:443 over TCP")
+    );
+    assert!(served(&mixed, &[]).tcp.is_some_and(|tcp| tcp.has_udp && tcp.listen.is_empty()));
+    assert!(served(CLIENT, &[]).tcp.is_none());
 }
 
 #[test]
@@ -187,7 +207,6 @@ fn refused(base: &str, line: &str) -> String {
 #[test]
 fn what_is_not_served_yet_is_refused_with_its_line() {
     let server = [
-        "proto tcp",
         "proto udp4",
         "local 192.0.2.1",
         "script-security 2\nup /bin/true",
@@ -221,7 +240,6 @@ fn what_is_not_served_yet_is_refused_with_its_line() {
         );
     }
     let client = [
-        "proto tcp",
         "redirect-gateway def1",
         "topology subnet",
         "connect-retry 5",

@@ -3,8 +3,8 @@
 use super::Refusals;
 use config::openvpn::OpenVpn;
 use config::openvpn::settings::{
-    Compression, Connection, DataCipher, Destination, Family, Gateway, MssFix, Retry, Revocation, Role,
-    Route, TlsVersion, Topology, Transport,
+    Compression, Connection, DataCipher, Destination, Gateway, MssFix, Retry, Revocation, Role, Route,
+    TlsVersion, Topology,
 };
 
 /// Refuses all of them.
@@ -33,14 +33,6 @@ fn role(settings: &OpenVpn, refusals: &mut Refusals) {
 
 fn connections(settings: &OpenVpn, refusals: &mut Refusals) {
     let is_server = settings.role == Role::Server;
-    let sockets = settings.listen.iter().map(|listen| listen.protocol);
-    let protocols = || sockets.clone().chain(settings.connections.iter().map(|it| it.protocol));
-    if protocols().any(|protocol| protocol.transport != Transport::Udp) {
-        refusals.refuse("proto", "TCP", "write proto udp on both ends");
-    }
-    if is_server && protocols().any(|protocol| protocol.family != Family::Any) {
-        refusals.refuse("proto", "one version of IP on a server", "write proto udp: both versions are bound");
-    }
     for it in &settings.connections {
         if it.ipv6_only {
             refusals.refuse("bind", "ipv6only", "delete the line");

@@ -305,6 +305,14 @@ impl Server {
         self.end(now, number, Cause::Exited, out);
     }
 
+    /// The TCP connection from an address has ended, and with it each session that it carried.
+    pub fn handle_connection_end(&mut self, now: Now, address: SocketAddr, out: &mut Outbox) {
+        let sessions: Vec<SessionNumber> = self.at(address).map(|(_, number)| *number).collect();
+        for number in sessions {
+            self.end(now, number, Cause::ConnectionEnded, out);
+        }
+    }
+
     /// Ends a session. `command`: what the client is told, such as `RESTART` or `HALT`.
     pub fn disconnect(&mut self, now: Now, number: SessionNumber, command: &str, out: &mut Outbox) {
         if let Some(session) = self.sessions.get_mut(&number) {
