@@ -19,8 +19,11 @@ const VARIABLE: &str = "LOG_LEVEL";
 
 /// Logs to standard error at the level of `LOG_LEVEL`, a variable that other WireGuard daemons use too.
 pub(crate) fn start() -> Outcome {
-    let asked = std::env::var_os(VARIABLE).unwrap_or_default();
-    let Some(level) = level(&asked.to_string_lossy())? else { return Ok(()) };
+    let level = match asked()? {
+        Asked::Nothing => Level::INFO,
+        Asked::Level(level) => level,
+        Asked::Silence => return Ok(()),
+    };
     let log = tracing_subscriber::registry()
         .with(LevelFilter::from_level(level))
         .with(plain().with_writer(LogKeeper::default));
@@ -32,8 +35,28 @@ pub(crate) fn start() -> Outcome {
     Ok(())
 }
 
+/// What `LOG_LEVEL` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// It is not set.
+    Nothing,
+    /// Lines of this level and above.
+    Level(Level),
+    /// No line.
+    Silence,
+}
+
+/// Reads `LOG_LEVEL`.
+pub(crate) fn asked() -> Result<Asked, String> {
+    let asked = std::env::var_os(VARIABLE).unwrap_or_default();
+    if asked.is_empty() {
+        return Ok(Asked::Nothing);
+    }
+    Ok(level(&asked.to_string_lossy())?.map_or(Asked::Silence, Asked::Level))
+}
+
 /// A line for each event, without colours.
-fn plain<S>() -> fmt::Layer<S> {
+pub(crate) fn plain<S>() -> fmt::Layer<S> {
     fmt::Layer::default().with_ansi(false).with_target(false)
 }
 
@@ -63,7 +86,7 @@ pub(crate) fn failure(error: &dyn Display) {
 
 /// Whether standard error goes to the journal: `JOURNAL_STREAM` names its device and inode (systemd.exec(5)), which differ if
 /// it has been redirected.
-fn is_journal() -> bool {
+pub(crate) fn is_journal() -> bool {
     let Some(stream) = std::env::var("JOURNAL_STREAM").ok() else { return false };
     fstat(stderr()).is_ok_and(|file| names(&stream, file.st_dev, file.st_ino))
 }
@@ -75,7 +98,7 @@ fn names(stream: &str, device: u64, inode: u64) -> bool {
 }
 
 /// Formats lines for the journal, which adds the time and reads a priority at the start of each line (sd-daemon(3)).
-struct Journal;
+pub(crate) struct Journal;
 
 impl<S, N> FormatEvent<S, N> for Journal
 where
@@ -94,14 +117,19 @@ where
     }
 }
 
-/// Puts a syslog(3) priority before each line of a text.
-fn prioritized(level: Level, text: &str) -> String {
-    let number = match level {
+/// The priority of syslog(3).
+pub(crate) fn priority(level: Level) -> u8 {
+    match level {
         Level::ERROR => 3,
         Level::WARN => 4,
         Level::INFO => 6,
         Level::DEBUG | Level::TRACE => 7,
-    };
+    }
+}
+
+/// Puts a priority before each line of a text.
+fn prioritized(level: Level, text: &str) -> String {
+    let number = priority(level);
     text.lines().map(|line| format!("<{number}>{line}\n")).collect()
 }
 

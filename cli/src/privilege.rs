@@ -6,12 +6,14 @@ use caps::{CapSet, Capability, CapsHashSet};
 use gateway::rights::Rights;
 use gateway::rights::filter;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use std::collections::BTreeSet;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tokio::runtime::{Builder, Runtime};
 
 /// The tasks of a process that need a privilege.
 #[derive(Clone, Copy, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a need of its own")]
 pub(crate) struct Needs<'a> {
     /// Follow an interface into another network namespace.
     pub(crate) other_namespaces: bool,
@@ -19,6 +21,10 @@ pub(crate) struct Needs<'a> {
     pub(crate) raw_sockets: bool,
     /// Read the configuration file again at a reload.
     pub(crate) file: Option<&'a Path>,
+    /// Read these files again, too.
+    pub(crate) files: Option<&'a BTreeSet<PathBuf>>,
+    /// Whether the user has no folders of ours.
+    pub(crate) is_guest: bool,
     /// Write revisions of the configuration.
     pub(crate) state: Option<&'a Path>,
     /// The user to switch to.
@@ -31,9 +37,9 @@ pub(crate) struct Needs<'a> {
 /// others for good, in this thread and in those that it starts later. Must be called before any thread is started.
 pub(crate) fn drop_unneeded(needs: Needs<'_>) -> Result<(), Failure> {
     if needs.keys {
-        lock_memory();
+        report_unlocked(lock_memory());
     }
-    if let Some(user) = needs.user {
+    if let Some(user) = needs.user.filter(|_| !needs.is_guest) {
         service_user::share_folders(user);
     }
     if let Some(state) = needs.state.filter(|_| rustix::process::geteuid().is_root()) {
@@ -54,7 +60,8 @@ pub(crate) fn drop_unneeded(needs: Needs<'_>) -> Result<(), Failure> {
     caps::clear(None, CapSet::Inheritable)?;
     caps::set(None, CapSet::Effective, &kept)?;
     let mut permitted = kept;
-    if needs.file.is_some_and(is_denied) {
+    let mut files = needs.file.into_iter().chain(needs.files.into_iter().flatten().map(PathBuf::as_path));
+    if files.any(is_denied) {
         permitted.extend(had.get(&READS).copied());
     }
     caps::set(None, CapSet::Permitted, &permitted)?;
@@ -93,9 +100,13 @@ pub(crate) fn forbid_dumps() -> Result<(), Failure> {
 }
 
 /// Locks all memory, to keep keys out of swap, unless RLIMIT_MEMLOCK limits it: under a limit, later allocations would fail.
-fn lock_memory() {
+pub(crate) fn lock_memory() -> std::io::Result<()> {
     let unlimited = Rlimit { current: None, maximum: None };
-    let locked = setrlimit(Resource::Memlock, unlimited).and_then(|()| port::heap::lock());
+    setrlimit(Resource::Memlock, unlimited)?;
+    Ok(port::heap::lock()?)
+}
+
+fn report_unlocked(locked: std::io::Result<()>) {
     if let Err(error) = locked {
         tracing::info!(
             "keys may be written to swap, as memory cannot be locked: {error}\n  fix: LimitMEMLOCK=infinity in the unit, or no swap"

@@ -74,6 +74,41 @@ pub(crate) fn report(user: Option<&User>) {
     }
 }
 
+/// The user and the group that a file of OpenVPN names; `None` if neither is named. It has no folders of ours.
+pub(crate) fn named(user: Option<&str>, group: Option<&str>) -> Result<Option<User>, Failure> {
+    let Some(name) = user.or(group) else { return Ok(None) };
+    let own =
+        User { name: name.to_owned(), uid: geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
+    let mut wanted = match user {
+        Some(name) => {
+            let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+            let missing =
+                || format!("there is no user {name:?} in /etc/passwd\n  fix: {}", how_to_make(name));
+            find(&users, name).ok_or_else(missing)?
+        }
+        None => own.clone(),
+    };
+    if let Some(name) = group {
+        let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
+        let missing = || format!("there is no group {name:?} in /etc/group\n  fix: groupadd --system {name}");
+        wanted.gid = find_group(&groups, name).ok_or_else(missing)?;
+    }
+    let is_other = (wanted.uid, wanted.gid) != (own.uid, own.gid);
+    if is_other && !geteuid().is_root() {
+        return Err(format!("only root can become {name}: this is user {}", own.uid).into());
+    }
+    Ok(is_other.then_some(wanted))
+}
+
+/// Finds a group in a text in the format of group(5).
+fn find_group(groups: &str, name: &str) -> Option<u32> {
+    groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        fields.next().filter(|&found| found == name)?;
+        fields.nth(1)?.parse().ok()
+    })
+}
+
 fn how_to_make(name: &str) -> String {
     format!("useradd --system --no-create-home --shell /usr/sbin/nologin {name}")
 }
@@ -245,6 +280,18 @@ mod tests {
             let owner = std::fs::metadata(other.join(name)).expect("there").uid();
             assert_eq!(owner, 0, "{name}");
         }
+    }
+
+    #[test]
+    fn groups_are_found_by_their_whole_name() {
+        let groups = "root:x:0:\nnogroup2:x:7:\nbroken:x:y\nnogroup:x:65534:a,b\n";
+        assert_eq!(find_group(groups, "nogroup"), Some(65_534));
+        assert_eq!((find_group(groups, "broken"), find_group(groups, "nogr")), (None, None));
+        let refused = named(Some("no-such-user"), None).expect_err("there is none").to_string();
+        assert!(refused.contains("fix: useradd"), "{refused}");
+        let refused = named(None, Some("no-such-group")).expect_err("there is none").to_string();
+        assert!(refused.contains("fix: groupadd"), "{refused}");
+        assert_eq!(named(None, None).expect("nothing is asked"), None);
     }
 
     #[test]

@@ -43,19 +43,7 @@ pub struct Listener {
 impl Listener {
     /// Listens at `path`. A socket that a process that was killed left there is removed; anything else is left alone.
     pub async fn bind(path: &Path) -> Result<Self, SocketError> {
-        let io = |error| SocketError::Io { path: path.to_owned(), error };
-        let directory = path.parent().unwrap_or(Path::new("/"));
-        std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(io)?;
-        remove_stale(path).await?;
-        // No other user may connect, not even before the permissions are set.
-        let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-        let bound = UnixListener::bind(path);
-        rustix::process::umask(before);
-        let socket = bound.map_err(io)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(io)?;
-        let identity = identity(path).map_err(io)?;
-        let deleted = watch(directory, path).map_err(io)?;
-        Ok(Self { socket, path: path.to_owned(), identity, deleted })
+        Prepared::bind(path).await?.listen()
     }
 
     /// The next connection.
@@ -67,6 +55,41 @@ impl Listener {
     pub async fn deleted(&self) {
         // An error means that the watcher has ended, which it does only when the socket is gone.
         let _ = self.deleted.clone().wait_for(|&deleted| deleted).await;
+    }
+}
+
+/// A socket that was made by a user that may, for a process that runs as another user later. It starts no thread.
+pub struct Prepared {
+    socket: UnixListener,
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl Prepared {
+    /// See [`Listener::bind`].
+    pub async fn bind(path: &Path) -> Result<Self, SocketError> {
+        let io = |error| SocketError::Io { path: path.to_owned(), error };
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(io)?;
+        remove_stale(path).await?;
+        // No other user may connect, not even before the permissions are set.
+        let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+        let bound = UnixListener::bind(path);
+        rustix::process::umask(before);
+        let socket = bound.map_err(io)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(io)?;
+        let identity = identity(path).map_err(io)?;
+        Ok(Self { socket, path: path.to_owned(), identity })
+    }
+
+    /// Follows the file from now on.
+    pub fn listen(self) -> Result<Listener, SocketError> {
+        let Self { socket, path, identity } = self;
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        match watch(directory, &path) {
+            Ok(deleted) => Ok(Listener { socket, path, identity, deleted }),
+            Err(error) => Err(SocketError::Io { path, error }),
+        }
     }
 }
 

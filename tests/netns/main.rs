@@ -19,6 +19,7 @@ mod names;
 mod nat;
 mod openvpn;
 mod openvpn_ends;
+mod openvpn_process;
 mod openvpn_tcp;
 mod operational;
 mod operator;

@@ -30,6 +30,7 @@ pub use log::Keeper as LogKeeper;
 use crate::host::HeldReader;
 use crate::service::View;
 use crate::tunnel_interface::{Counters, Drops};
+pub use crate::unix_socket::Prepared;
 use crate::unix_socket::{Listener, SocketError};
 use ::crypto::choice::Choice;
 use axum::extract::{DefaultBodyLimit, State};
@@ -83,6 +84,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Makes the socket.
 pub async fn bind(path: &Path) -> Result<Listener, SocketError> {
     Listener::bind(path).await
+}
+
+/// Makes the socket before this process becomes another user, which may not.
+pub async fn prepare(path: &Path) -> Result<Prepared, SocketError> {
+    Prepared::bind(path).await
 }
 
 /// Serves the API for ever.

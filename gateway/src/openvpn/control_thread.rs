@@ -66,6 +66,8 @@ pub enum Command {
     },
     /// The user has answered the question of [`Report::Asks`].
     Answer(Credentials),
+    /// End the sessions; a client connects again.
+    Restart,
     /// Tell the peers, and stop the thread.
     Stop,
 }
@@ -261,7 +263,12 @@ impl<T: Transmit> ControlThread<T> {
                 let now = self.shared.clock.now();
                 self.call(now, |side, out| side.answer(now, credentials, out));
             }
-            Command::Stop => {}
+            Command::Restart if self.is_running => {
+                self.end_all();
+                let now = self.shared.clock.now();
+                self.call(now, |side, out| side.start(now, out));
+            }
+            Command::Restart | Command::Stop => {}
         }
     }
 

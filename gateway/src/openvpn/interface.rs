@@ -100,6 +100,12 @@ impl Interface {
         let _ = self.commands.send(Command::Answer(credentials));
     }
 
+    /// Begins the sessions again.
+    pub fn restart(&self) {
+        // The control thread lives as long as the interface.
+        let _ = self.commands.send(Command::Restart);
+    }
+
     /// Shows the sessions.
     pub async fn snapshot(&self) -> Snapshot {
         let (reply, answer) = oneshot::channel();

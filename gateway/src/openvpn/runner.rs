@@ -1,6 +1,6 @@
 //! An interface with its addresses and routes, until it is gone: what a program serves that has one interface and no daemon.
 
-use super::control_thread::Report;
+use super::control_thread::{Report, Snapshot};
 use super::interface::Interface;
 use super::login::{Prompt, Question};
 use super::options::Network;
@@ -16,12 +16,15 @@ use crypto::Engine;
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::mpsc;
 use tunnel::openvpn::key_method::Credentials;
 
 /// The main routing table (linux/rtnetlink.h).
 const MAIN: u32 = 254;
+
+/// The line of OpenVPN that scripts wait for.
+const COMPLETED: &str = "Initialization Sequence Completed";
 
 /// Why an interface could not be served.
 #[derive(Debug, thiserror::Error)]
@@ -72,12 +75,21 @@ pub struct Runner {
 /// What the user has answered, or why not.
 type Answer = Result<Credentials, String>;
 
-/// What the API shows: the counters of the interface.
-struct Shown(Arc<Interface>);
+/// What the API shows: the counters of the interface that is served now.
+#[derive(Default)]
+pub struct Current(Mutex<Weak<Interface>>);
 
-impl View for Shown {
+impl Current {
+    /// Shows this one from now on.
+    pub fn set(&self, runner: &Runner) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&runner.interface);
+    }
+}
+
+impl View for Current {
     fn interfaces(&self) -> Vec<Arc<dyn Counters>> {
-        vec![Arc::clone(&self.0) as Arc<dyn Counters>]
+        let current = self.0.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        current.into_iter().map(|interface| interface as Arc<dyn Counters>).collect()
     }
 
     fn routes(&self) -> Router {
@@ -108,6 +120,7 @@ impl Runner {
         let (report, reports) = mpsc::unbounded_channel();
         let (answer, answers) = mpsc::unbounded_channel();
         let (wants, mtu) = (own(&settings), settings.mtu);
+        let is_client = matches!(settings.role, Role::Client(_));
         let (routes, remotes, prompt) = match &settings.role {
             Role::Client(client) => (
                 client.routes.clone(),
@@ -121,12 +134,24 @@ impl Runner {
         set_mtu(name, mtu)?;
         host::change_link(name, &[LinkChange { up: Some(true), ..LinkChange::default() }])?;
         host.set(name, Some(wants.clone()))?;
+        if !is_client {
+            tracing::info!("{COMPLETED}");
+        }
         Ok(Self { interface, host, wants, routes, remotes, prompt, answer, answers, removed, reports })
     }
 
-    /// What the API shows.
-    pub fn view(&self) -> Arc<dyn View> {
-        Arc::new(Shown(Arc::clone(&self.interface)))
+    /// Begins the sessions again: a client connects again, a server tells its clients to do so.
+    pub fn restart(&self) {
+        self.interface.restart();
+    }
+
+    /// Prints the sessions to the log.
+    pub async fn print_status(&self) {
+        let Snapshot { port, sessions, .. } = self.interface.snapshot().await;
+        tracing::info!("interface {}: port {port}, {} sessions", self.interface.name(), sessions.len());
+        for session in sessions {
+            tracing::info!("interface {}: {session:?}", self.interface.name());
+        }
     }
 
     /// Serves until another program deletes the interface, or the server of a client asks for what is not served.
@@ -189,6 +214,7 @@ impl Runner {
         if let Err(error) = mtu.and(changed) {
             tracing::error!("interface {name}: {error}");
         }
+        tracing::info!("{COMPLETED}");
         Ok(())
     }
 

@@ -18,7 +18,7 @@ mod values;
 use super::scripts::{Programs, Scripts};
 use super::settings::{DEFAULT_MSSFIX, DEFAULT_MTU, Role as SettingsRole, Settings};
 use config::import::Files;
-use config::openvpn::settings::{Connection, MssFix, Role};
+use config::openvpn::settings::{Connection, Log, MssFix, Process, Role};
 use config::openvpn::{Loaded, OpenVpn, Position, Refusal, Remark};
 use ipnet::IpNet;
 use std::collections::BTreeMap;
@@ -40,6 +40,10 @@ pub struct Plan {
     pub name: String,
     /// Its settings.
     pub settings: Settings,
+    /// The process: its user, its files, its signals.
+    pub process: Process,
+    /// Its log.
+    pub log: Log,
     /// Directives without an effect, and warnings.
     pub remarks: Vec<Remark>,
     /// The programs that it names; [`Settings::scripts`] has none until their process is started.
@@ -136,7 +140,8 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
     let (mtu, mssfix, tcp) = (link.tun_mtu.into(), mssfix(link), sockets::tcp(&settings, &refusals));
     let converted = Settings { role, port, fwmark, mtu, mssfix, scripts, tcp };
     let programs = programs::programs(&settings);
-    Ok(Plan { name: settings.device.name.clone(), settings: converted, remarks, programs })
+    let OpenVpn { device, process, log, .. } = settings;
+    Ok(Plan { name: device.name, settings: converted, process, log, remarks, programs })
 }
 
 /// Warns of what differs from OpenVPN.
@@ -155,11 +160,6 @@ fn remark(settings: &OpenVpn, refusals: &Refusals, remarks: &mut Vec<Remark>) {
     }
     if refusals.has("client-config-dir") {
         warn("client-config-dir", "the files were read now, and are not read again: restart after a change");
-    }
-    for name in ["verb", "mute"] {
-        if refusals.has(name) {
-            warn(name, "ignored: set LOG_LEVEL in the environment instead");
-        }
     }
 }
 

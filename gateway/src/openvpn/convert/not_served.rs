@@ -9,12 +9,12 @@ pub(super) type Row = (&'static str, &'static str);
 const DELETE: &str = "delete the line";
 const SCRIPT: &str = "delete the line: no program is run";
 const MANAGEMENT: &str = "delete the line, and use postern show";
-const LOG: &str = "delete the line: the log goes to standard error, or to the journal under systemd";
 const STATUS: &str = "delete the line, and use postern show drops and postern show offloads";
 const PASSWORD: &str = "delete the line on both ends, and use certificates";
 const BY_SERVER: &str = "delete the line: the server pushes it";
 const TLS: &str = "delete the line: TLS 1.2 and 1.3 with forward secrecy are negotiated";
-const USER: &str = "delete the line: started by root, it runs as the user postern if there is one";
+const CHROOT: &str =
+    "delete the line: a filter of system calls confines the process, and user takes its rights";
 const ROUTE: &str = "delete the line: routes are in the main table, without a metric";
 const DNS: &str = "delete the line, and set the name servers of this machine";
 const GATEWAY: &str = "delete the line, and write route NETWORK NETMASK without the address of the server";
@@ -118,23 +118,9 @@ pub(super) const NOT_SERVED: &[Row] = &[
     ("push-peer-info", DELETE),
     ("allow-recursive-routing", DELETE),
     // The process.
-    ("log", LOG),
-    ("log-append", LOG),
-    ("syslog", LOG),
-    ("suppress-timestamps", LOG),
-    ("echo", LOG),
-    ("daemon", "delete the line, and run it as a service of systemd"),
     ("status", STATUS),
     ("status-version", STATUS),
-    ("user", USER),
-    ("group", USER),
-    ("chroot", DELETE),
-    ("writepid", "delete the line, and run it as a service of systemd"),
-    ("nice", "delete the line, and write Nice= in the unit of systemd"),
-    ("mlock", DELETE),
-    ("remap-usr1", "delete the line: SIGTERM ends it"),
-    ("persist-local-ip", DELETE),
-    ("persist-remote-ip", DELETE),
+    ("chroot", CHROOT),
     ("shaper", "delete the line, and limit the interface with tc"),
 ];
 
@@ -156,7 +142,9 @@ mod tests {
         route-ipv6-gateway script-security setenv setenv-safe server server-ipv6 ifconfig-pool ifconfig-ipv6-pool push \
         client-config-dir ccd-exclusive duplicate-cn max-clients verify-client-cert mode client pull tls-server tls-client \
         keepalive ping ping-restart reneg-sec reneg-bytes reneg-pkts hand-window tran-window tls-timeout auth-nocache verb mute \
-        persist-key override-username auth-user-pass auth-retry static-challenge tcp-nodelay tcp-queue-limit";
+        persist-key override-username auth-user-pass auth-retry static-challenge tcp-nodelay tcp-queue-limit \
+        log log-append syslog suppress-timestamps echo daemon user group writepid \
+        nice mlock remap-usr1 persist-local-ip persist-remote-ip";
 
     #[test]
     fn each_directive_that_the_reader_takes_is_served_or_refused() {

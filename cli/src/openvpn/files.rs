@@ -1,0 +1,91 @@
+//! The files and the command line of OpenVPN, read at the start and again at SIGHUP.
+
+use crate::Failure;
+use config::import::{Disk, Files};
+use config::openvpn::{Refusal, load};
+use config::text::Text;
+use gateway::openvpn::convert::{Plan, Sources, convert};
+use gateway::rights::Rights;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use tokio::sync::oneshot;
+
+/// A command line, without the name of the program.
+#[derive(Clone)]
+pub(super) struct Directives(Vec<String>);
+
+/// What was read, and the files that it was read from.
+pub(super) struct Read {
+    pub(super) plan: Plan,
+    pub(super) files: BTreeSet<PathBuf>,
+}
+
+/// Files of this machine; notes which were read.
+struct Noted {
+    disk: Disk,
+    paths: RefCell<BTreeSet<PathBuf>>,
+}
+
+impl Noted {
+    fn new() -> Self {
+        Self { disk: Disk { root: PathBuf::from("/") }, paths: RefCell::default() }
+    }
+}
+
+impl Files for Noted {
+    fn read(&self, path: &Path) -> io::Result<Text> {
+        self.paths.borrow_mut().insert(path.to_owned());
+        self.disk.read(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        self.disk.list(directory)
+    }
+}
+
+impl Directives {
+    pub(super) fn new(directives: Vec<String>) -> Self {
+        Self(directives)
+    }
+
+    /// Whether the process is to leave its caller.
+    pub(super) fn is_daemon(&self) -> Result<bool, Failure> {
+        load(&self.0, &Noted::new())
+            .map(|loaded| loaded.settings.process.is_daemon)
+            .map_err(|found| listed(&found))
+    }
+
+    /// What is to be served; else all that is refused.
+    pub(super) fn read(&self) -> Result<Read, Failure> {
+        let files = Noted::new();
+        let sources = Sources { files: &files, resolve: &resolve };
+        let plan = load(&self.0, &files).and_then(|loaded| convert(loaded, &sources));
+        let plan = plan.map_err(|refusals| listed(&refusals))?;
+        Ok(Read { plan, files: files.paths.into_inner() })
+    }
+
+    /// The same in a thread of its own, which keeps the right to read what only root may read, if the process has it.
+    pub(super) async fn read_apart(&self) -> Result<Plan, Failure> {
+        let (give, take) = oneshot::channel();
+        let own = self.clone();
+        std::thread::Builder::new().name("configuration".to_owned()).spawn(move || {
+            Rights::Files.keep();
+            // The receiver is gone only when the process is about to end.
+            let _ = give.send(own.read());
+        })?;
+        let read = take.await.map_err(|_| "the thread that reads the files has ended")?;
+        Ok(read?.plan)
+    }
+}
+
+fn listed(refusals: &[Refusal]) -> Failure {
+    let lines: Vec<String> = refusals.iter().map(Refusal::to_string).collect();
+    lines.join("\n").into()
+}
+
+fn resolve(host: &str) -> io::Result<Vec<IpAddr>> {
+    Ok((host, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
+}

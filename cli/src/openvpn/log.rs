@@ -1,0 +1,254 @@
+//! The log of `postern openvpn`: to standard error, a file or the system log, at the level of `verb`, with `mute`.
+
+use crate::log::Asked;
+use crate::{Failure, log};
+use config::openvpn::settings::Log;
+use gateway::api::LogKeeper;
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal, Write, stderr};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use tracing::callsite::Identifier;
+use tracing::subscriber::Interest;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// The socket of the system log.
+const SYSLOG: &str = "/dev/log";
+/// The facility `daemon` of syslog(3).
+const DAEMON: u8 = 3 << 3;
+
+/// The level of `verb`, from 0 to 15.
+static VERBOSITY: AtomicU8 = AtomicU8::new(1);
+/// The level that it stands for, or that the environment has set: see [`number`].
+static LEVEL: AtomicU8 = AtomicU8::new(2);
+/// `mute`: equal lines in a row; 0 for no limit.
+static MUTE: AtomicU32 = AtomicU32::new(0);
+static ROW: Mutex<Row> = Mutex::new(Row { last: None, count: 0 });
+
+/// Starts the log. Returns the standard error of the caller, if a file takes its place.
+pub(super) fn start(log: &Log) -> Result<Option<File>, Failure> {
+    let asked = log::asked()?;
+    set_verbosity(log.verbosity);
+    // The environment has precedence: units and tests set it without a change of the file.
+    if let Asked::Level(level) = asked {
+        LEVEL.store(number(level), Ordering::Relaxed);
+    }
+    set_mute(log.mute);
+    let is_silent = asked == Asked::Silence;
+    let before = match &log.file {
+        Some((path, appends)) => Some(redirect(path, *appends)?),
+        None => None,
+    };
+    let kept = log::plain().with_writer(LogKeeper::default);
+    let syslog = log.syslog.as_ref().filter(|_| log.file.is_none());
+    let shown = match syslog.map(|name| (name, Syslog::connect())) {
+        _ if is_silent => None,
+        Some((name, Ok(socket))) => {
+            let socket = Mutex::new(socket);
+            Some(log::plain().event_format(Tagged(name.clone())).with_writer(socket).boxed())
+        }
+        Some((_, Err(error))) => {
+            eprintln!("postern: the log goes to standard error: {SYSLOG}: {error}");
+            Some(log::plain().with_writer(stderr).boxed())
+        }
+        None if log::is_journal() => {
+            Some(log::plain().with_writer(stderr).event_format(log::Journal).boxed())
+        }
+        None => {
+            let lines = log::plain().with_writer(stderr).with_ansi(stderr().is_terminal());
+            Some(if log.without_time { lines.without_time().boxed() } else { lines.boxed() })
+        }
+    };
+    tracing_subscriber::registry().with(Chosen).with(kept).with(shown).init();
+    Ok(before)
+}
+
+/// Standard output and standard error go to a file from now on; those of scripts too.
+fn redirect(path: &Path, appends: bool) -> Result<File, Failure> {
+    let mut options = OpenOptions::new();
+    options.create(true).append(appends).write(true).truncate(!appends);
+    let file = options.open(path).map_err(|error| {
+        format!("log {}: {error}\n  fix: make the folder, or name a file that can be written", path.display())
+    })?;
+    let before = File::from(stderr().as_fd().try_clone_to_owned()?);
+    rustix::stdio::dup2_stdout(&file)?;
+    rustix::stdio::dup2_stderr(&file)?;
+    Ok(before)
+}
+
+/// Logs at this level of `verb` from now on.
+pub(super) fn set_verbosity(verbosity: u8) {
+    VERBOSITY.store(verbosity, Ordering::Relaxed);
+    LEVEL.store(number(level(verbosity)), Ordering::Relaxed);
+}
+
+/// Leaves out lines after so many equal ones from now on.
+pub(super) fn set_mute(lines: u32) {
+    MUTE.store(lines, Ordering::Relaxed);
+}
+
+/// The limit of equal lines.
+pub(super) fn mute() -> u32 {
+    MUTE.load(Ordering::Relaxed)
+}
+
+/// The level that `verb N` stands for: 3 is that of the examples, from 5 on OpenVPN logs for debugging.
+fn level(verbosity: u8) -> Level {
+    match verbosity {
+        0 => Level::ERROR,
+        1..=4 => Level::INFO,
+        _ => Level::DEBUG,
+    }
+}
+
+fn number(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 0,
+        Level::WARN => 1,
+        Level::INFO => 2,
+        Level::DEBUG => 3,
+        Level::TRACE => 4,
+    }
+}
+
+/// Lines of one place in the program.
+struct Row {
+    last: Option<Identifier>,
+    count: u32,
+}
+
+impl Row {
+    /// Whether the next line is logged, and how many lines were left out before.
+    fn take(&mut self, place: Identifier, limit: u32) -> (bool, u32) {
+        if self.last.as_ref() == Some(&place) {
+            self.count = self.count.saturating_add(1);
+            return (limit == 0 || self.count <= limit, 0);
+        }
+        let left_out = if limit == 0 || self.last.is_none() { 0 } else { self.count.saturating_sub(limit) };
+        self.last = Some(place);
+        self.count = 1;
+        (true, left_out)
+    }
+}
+
+/// Chooses what is logged. The level can change at any time.
+struct Chosen;
+
+impl<S: Subscriber> Layer<S> for Chosen {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        number(*metadata.level()) <= LEVEL.load(Ordering::Relaxed)
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        let limit = mute();
+        let take = || row().take(event.metadata().callsite(), limit);
+        let (is_taken, left_out) = take();
+        if left_out > 0 {
+            tracing::info!("{left_out} variation(s) on previous {limit} message(s) suppressed by --mute");
+            take();
+        }
+        is_taken
+    }
+}
+
+fn row() -> std::sync::MutexGuard<'static, Row> {
+    ROW.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The connection with the system log.
+struct Syslog(UnixDatagram);
+
+impl Syslog {
+    fn connect() -> io::Result<Self> {
+        let socket = UnixDatagram::unbound()?;
+        socket.connect(SYSLOG)?;
+        // A system log that hangs must not stop packets.
+        socket.set_nonblocking(true)?;
+        Ok(Self(socket))
+    }
+}
+
+impl Write for Syslog {
+    /// One datagram for each line.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            if self.0.send(line).is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock) {
+                // The system log was started again. A line that is lost cannot be logged.
+                let _ = self.0.connect(SYSLOG).and_then(|()| self.0.send(line));
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Formats lines for the system log: priority, name and process id (RFC 3164, without the time, which its daemon adds).
+struct Tagged(String);
+
+impl<S, N> FormatEvent<S, N> for Tagged
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        let mut text = String::new();
+        context.format_fields(Writer::new(&mut text), event)?;
+        let (priority, id) = (DAEMON | log::priority(*event.metadata().level()), std::process::id());
+        text.lines().try_for_each(|line| writeln!(writer, "<{priority}>{}[{id}]: {line}", self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two places in the program.
+    fn places() -> [Identifier; 2] {
+        use tracing::Callsite;
+        use tracing::metadata::Kind;
+        [
+            tracing::callsite!(name: "one", kind: Kind::EVENT, fields: ).metadata().callsite(),
+            tracing::callsite!(name: "other", kind: Kind::EVENT, fields: ).metadata().callsite(),
+        ]
+    }
+
+    #[test]
+    fn the_levels_of_verb_are_those_of_the_log() {
+        use Level as L;
+        let expected = [L::ERROR, L::INFO, L::INFO, L::INFO, L::DEBUG, L::DEBUG];
+        assert_eq!([0, 1, 3, 4, 5, 11].map(level), expected);
+        assert!(number(L::ERROR) < number(L::WARN) && number(L::WARN) < number(L::INFO));
+    }
+
+    #[test]
+    fn more_equal_lines_in_a_row_than_mute_says_are_left_out_and_counted() {
+        let [one, other] = places();
+        let mut row = Row { last: None, count: 0 };
+        let taken: Vec<bool> = (0..5).map(|_| row.take(one.clone(), 2).0).collect();
+        assert_eq!(taken, [true, true, false, false, false]);
+        assert_eq!(row.take(other.clone(), 2), (true, 3));
+        assert_eq!(row.take(one.clone(), 2), (true, 0));
+        assert!((0..9).all(|_| row.take(one.clone(), 0) == (true, 0)), "without a limit");
+    }
+}

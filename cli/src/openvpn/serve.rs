@@ -1,0 +1,195 @@
+//! The loop of the process: the interface, its signals, and how both begin and end.
+
+use super::background::Caller;
+use super::files::Directives;
+use super::process::{self, PidFile};
+use super::signals::{Asked, Signals};
+use crate::privilege;
+use crate::{Failure, Outcome, engines, login, scripts};
+use crypto::Cipher;
+use crypto::choice::Choice;
+use gateway::api::{self, Shown};
+use gateway::ipsec;
+use gateway::openvpn::convert::Plan;
+use gateway::openvpn::login::LoginSettings;
+use gateway::openvpn::runner::{Current, Runner};
+use gateway::openvpn::scripts::{Programs, Scripts};
+use gateway::openvpn::settings::{Role, Settings};
+use gateway::service::View;
+use gateway::tunnel_interface::Options;
+use gateway::wireguard::api::Interfaces;
+use rustix::net::{AddressFamily, SocketType, netdevice, socket};
+use sd_notify::NotifyState;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Serves until the end. `files`: what may be read again.
+pub(super) fn start(
+    mut plan: Plan,
+    directives: Directives,
+    files: &BTreeSet<PathBuf>,
+    caller: &mut Caller,
+) -> Outcome {
+    let _pid_file: Option<PidFile> = process::prepare(&plan.process)?;
+    let name = if plan.name == "tun" { free_name()? } else { plan.name.clone() };
+    login::ask(&mut plan.settings)?;
+    // While this process may still start one that keeps its rights.
+    let mut programs = plan.programs.clone();
+    process::give_programs(&plan.process, &mut programs)?;
+    let runner = if programs.by_hook.is_empty() { None } else { Some(scripts::start()?) };
+    let runtime = privilege::runtime()?;
+    // While this process may make it: the user may have no right to its folder.
+    let prepared = runtime.block_on(api::prepare(&api::path(&name)));
+    caller.leave_terminal()?;
+    process::become_modest(&plan.process, files)?;
+    process::report(&plan.remarks);
+    for text in &plan.log.echo {
+        tracing::info!("ECHO: {text}");
+    }
+    privilege::raise_descriptors();
+    let scripts = runner.map_or(Ok(Scripts::default()), |socket| Scripts::start(socket, &programs))?;
+    let ciphers = [Cipher::Aes256Gcm, Cipher::Aes192Gcm, Cipher::Aes128Gcm, Cipher::ChaCha20Poly1305];
+    let engines = engines::choice(&ciphers.map(Into::into));
+    engines::maintain(&engines)?;
+    let current = Arc::new(Current::default());
+    runtime.block_on(async {
+        // Clients ask every daemon for WireGuard and IPsec.
+        let others: Vec<Arc<dyn View>> = vec![
+            Arc::clone(&current) as Arc<dyn View>,
+            Arc::new(Interfaces::default()),
+            Arc::new(ipsec::api::Peers::absent()),
+        ];
+        match prepared.and_then(api::Prepared::listen) {
+            Ok(listener) => drop(tokio::spawn(api::serve(listener, Shown::new(engines.clone(), others)))),
+            Err(error) => tracing::warn!("postern show will not find {name}: {error}"),
+        }
+        let programs = plan.programs.clone();
+        let signals = Signals::new()?;
+        let login = login(&mut plan.settings).cloned().unwrap_or_default();
+        let served = Served { name, directives, engines, current, signals, programs, scripts, login };
+        served.run(plan, caller).await
+    })
+}
+
+/// What outlives the interface.
+struct Served {
+    name: String,
+    directives: Directives,
+    engines: Arc<Choice>,
+    current: Arc<Current>,
+    signals: Signals,
+    /// The programs of the files, which their process has been told.
+    programs: Programs,
+    scripts: Scripts,
+    /// What the user was asked for, and has answered.
+    login: LoginSettings,
+}
+
+/// What a client says about its user.
+fn login(settings: &mut Settings) -> Option<&mut LoginSettings> {
+    match &mut settings.role {
+        Role::Client(client) => Some(&mut client.login),
+        Role::Server(_) => None,
+    }
+}
+
+/// How the interface ended.
+enum Ended {
+    /// Serve this instead.
+    Anew(Box<Plan>),
+    /// The process ends.
+    Over,
+}
+
+impl Served {
+    async fn run(mut self, plan: Plan, caller: &mut Caller) -> Outcome {
+        let mut next = plan;
+        loop {
+            let Plan { mut settings, process, .. } = next;
+            settings.scripts = self.scripts.clone();
+            let runner = Runner::start(&self.name, settings, self.engines.clone(), Options::default());
+            let mut runner = runner?;
+            self.current.set(&runner);
+            tracing::info!("interface {} is ready", self.name);
+            caller.release()?;
+            let _ = sd_notify::notify(&[NotifyState::Ready]);
+            let ended = self.serve(&mut runner, process.remap_usr1.as_deref()).await;
+            runner.end();
+            match ended? {
+                Ended::Anew(plan) => next = *plan,
+                Ended::Over => return Ok(()),
+            }
+        }
+    }
+
+    /// Serves one interface until it ends, or until a signal ends it.
+    async fn serve(&mut self, runner: &mut Runner, remap: Option<&str>) -> Result<Ended, Failure> {
+        loop {
+            let asked = tokio::select! {
+                ended = runner.run() => {
+                    ended?;
+                    return Ok(Ended::Over);
+                }
+                asked = self.signals.next() => asked.remapped(remap),
+            };
+            match asked {
+                Asked::End => {
+                    let _ = sd_notify::notify(&[NotifyState::Stopping]);
+                    tracing::info!("a signal ends the process");
+                    return Ok(Ended::Over);
+                }
+                Asked::Reconnect => {
+                    tracing::info!("SIGUSR1: sessions begin again");
+                    runner.restart();
+                }
+                Asked::Reread => match self.reread().await {
+                    Ok(plan) => return Ok(Ended::Anew(Box::new(plan))),
+                    Err(error) => {
+                        tracing::error!("SIGHUP: the files are refused, and nothing changes: {error}");
+                    }
+                },
+                Asked::Status => runner.print_status().await,
+            }
+        }
+    }
+
+    /// Reads the files again. `dev tun` keeps its name.
+    async fn reread(&self) -> Result<Plan, Failure> {
+        let mut plan = self.directives.read_apart().await?;
+        if plan.name != "tun" && plan.name != self.name {
+            let fix = "stop the process, and start it again";
+            return Err(
+                format!("dev: the interface is {}, not {}\n  fix: {fix}", self.name, plan.name).into()
+            );
+        }
+        if plan.programs != self.programs {
+            let fix = "stop the process, and start it again";
+            return Err(format!("the programs or setenv have changed\n  fix: {fix}").into());
+        }
+        if let Some(login) = login(&mut plan.settings).filter(|login| login.question.is_some()) {
+            if login.question != self.login.question {
+                let fix = "stop the process, and start it again";
+                return Err(
+                    format!("auth-user-pass: the user must be asked at the start\n  fix: {fix}").into()
+                );
+            }
+            login.credentials.clone_from(&self.login.credentials);
+            login.prompt.clone_from(&self.login.prompt);
+        }
+        process::report(&plan.remarks);
+        super::log::set_mute(plan.log.mute);
+        tracing::info!("SIGHUP: the files were read again, and everything starts anew");
+        Ok(plan)
+    }
+}
+
+/// The first free `tunN`, as in OpenVPN.
+fn free_name() -> Result<String, Failure> {
+    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    let is_free = |name: &String| netdevice::name_to_index(&socket, name).is_err();
+    let name = (0..256).map(|number| format!("tun{number}")).find(is_free);
+    name.ok_or_else(|| {
+        "there are 256 interfaces tun0 to tun255\n  fix: write dev NAME and dev-type tun".into()
+    })
+}
