@@ -13,6 +13,7 @@ pub mod pace;
 pub mod pcap;
 pub mod raw;
 pub mod schedule;
+pub mod socket_options;
 pub mod tcp;
 pub mod tun;
 pub mod udp;
@@ -20,6 +21,7 @@ pub mod wake;
 
 pub use offload::{Offload, Offloads};
 pub use pace::Pace;
+pub use socket_options::{MtuDiscovery, SocketOptions};
 pub use wake::Wake;
 
 use packet::{Batch, DropCounters};

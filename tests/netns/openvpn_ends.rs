@@ -324,7 +324,7 @@ pub fn configuration(
         let remote = REMOTES[end];
         // No server answers at the first port.
         let silent = if renegotiate_seconds.is_none() {
-            format!("remote {remote} 1195\nhand-window 5\n")
+            format!("remote {remote} 1195\nserver-poll-timeout 4\n")
         } else {
             String::new()
         };

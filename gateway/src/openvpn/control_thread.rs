@@ -179,7 +179,8 @@ impl<T: Transmit> ControlThread<T> {
         let Parts { name, settings, engine, random, shared, outside, .. } = parts;
         let Parts { outbound_wake, drops, mut binding, tcp, inbox, reports, .. } = parts;
         // Nothing is bound yet, so that nothing can be refused.
-        let _ = binding.set_port(settings.port).and_then(|()| binding.set_fwmark(settings.fwmark));
+        let _ = binding.set_port(settings.port);
+        binding.set_addresses(settings.udp);
         let side = match settings.role {
             Role::Server(server) => Side::Server(Box::new(ServerSide::new(*server, engine, random))),
             Role::Client(client) => {
@@ -393,7 +394,7 @@ impl<T: Transmit> ControlThread<T> {
         let (from, packet) = (datagram.endpoint.remote, datagram.bytes());
         let result = match &mut self.side {
             Side::Server(server) => server.core.handle_packet(now, from, packet, &mut out),
-            Side::Client(client) => client.core.handle_packet(now, from, packet, &mut out),
+            Side::Client(client) => client.handle_packet(now, from, packet, &mut out),
         };
         if let Err(error) = result {
             tracing::debug!("interface {}: control packet of {from}: {error}", self.name);

@@ -3,7 +3,8 @@
 use super::login::LoginSettings;
 use super::scripts::Scripts;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use port::tcp::socket::SocketOptions;
+use port::SocketOptions;
+use port::udp::UdpBinding;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -21,8 +22,8 @@ pub struct Settings {
     pub role: Role,
     /// The UDP port that is bound (`port`, `lport`); 0 for any.
     pub port: u16,
-    /// The mark of outer packets (`mark`).
-    pub fwmark: u32,
+    /// Where it is bound, and how (`local`, `proto`, `mark`, `bind-dev`, `mtu-disc`, `sndbuf`, `rcvbuf`).
+    pub udp: UdpBinding,
     /// `tun-mtu`.
     pub mtu: u32,
     /// `mssfix`; `None` leaves segments as they are.
@@ -36,10 +37,10 @@ pub struct Settings {
 /// TCP connections.
 #[derive(Clone, Debug)]
 pub struct TcpSettings {
-    /// Where a server listens (`port`, `proto`).
+    /// Where a server listens (`port`, `proto`, `local`).
     pub listen: Vec<SocketAddr>,
-    /// The address and port that a client connects from, if it binds any (`bind`, `lport`).
-    pub local: Option<SocketAddr>,
+    /// The addresses and ports that a client connects from, if it binds any (`local`, `bind`, `lport`).
+    pub local: Vec<SocketAddr>,
     /// Whether UDP is used beside it.
     pub has_udp: bool,
     /// Packets that wait for a slow peer (`tcp-queue-limit`).
@@ -121,6 +122,8 @@ pub struct Remote {
     pub address: SocketAddr,
     /// Whether over TCP.
     pub is_tcp: bool,
+    /// How long it may take to answer (`connect-timeout`, `server-poll-timeout`).
+    pub timeout: Duration,
 }
 
 impl fmt::Display for Remote {

@@ -69,7 +69,8 @@ impl Tcp {
 
     /// Opens a connection to a server. Its failure is an end, as that of an open connection.
     pub(super) fn connect(&self, server: SocketAddr) -> io::Result<()> {
-        let socket = connecting(server, self.settings.local, &self.settings.options)?;
+        let local = self.settings.local.iter().find(|local| local.is_ipv4() == server.is_ipv4());
+        let socket = connecting(server, local.copied(), &self.settings.options)?;
         self.connections.connect(server, socket)
     }
 

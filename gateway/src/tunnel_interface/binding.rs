@@ -1,7 +1,7 @@
 //! The UDP sockets of an interface: bound while it is up, exchanged while packets flow.
 
 use crate::wireguard::update::UpdateError;
-use port::udp::{SocketSlot, UdpSockets};
+use port::udp::{SocketSlot, UdpBinding, UdpSockets};
 use port::{Offloads, Wake};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -18,17 +18,25 @@ pub struct Binding {
     wake: Arc<Wake>,
     port: u16,
     fwmark: u32,
+    /// Where the port is bound; its mark is that above.
+    at: UdpBinding,
 }
 
 impl Binding {
     /// Unbound.
     pub fn new(slot: SocketSlot, offloads: Arc<Offloads>, wake: Arc<Wake>) -> Self {
-        Self { slot, offloads, wake, port: 0, fwmark: 0 }
+        Self { slot, offloads, wake, port: 0, fwmark: 0, at: UdpBinding::default() }
     }
 
     /// The port, once one was chosen.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Binds at these addresses, with these settings, when the interface comes up.
+    pub fn set_addresses(&mut self, at: UdpBinding) {
+        self.fwmark = at.options.fwmark;
+        self.at = at;
     }
 
     /// The mark.
@@ -73,8 +81,9 @@ impl Binding {
 
     fn bind(&mut self, port: u16) -> Result<(), UpdateError> {
         let deadline = std::time::Instant::now() + RELEASE;
+        self.at.options.fwmark = self.fwmark;
         let sockets = loop {
-            match UdpSockets::bind(port, self.fwmark, &self.offloads) {
+            match UdpSockets::bind_at(port, &self.at, &self.offloads) {
                 Ok(sockets) => break sockets,
                 Err(Errno::ADDRINUSE) if std::time::Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(5));

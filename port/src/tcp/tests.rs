@@ -1,9 +1,9 @@
 //! Connections of this machine with itself.
 
-use super::socket::{SocketOptions, listening};
+use super::socket::listening;
 use super::{TcpConnections, TcpReceive, TcpTransmit};
 use crate::udp::UdpTransmit;
-use crate::{Offloads, Receive, Transmit, Wake};
+use crate::{Offloads, Receive, SocketOptions, Transmit, Wake};
 use packet::{Batch, DropCounters, DropReason, Endpoint};
 use rustix::net::getsockname;
 use std::io::{ErrorKind, Read, Write};

@@ -12,7 +12,7 @@ mod socket;
 mod transmit;
 
 pub use receive::{BATCH_BYTES, UdpReceive};
-pub use socket::{SocketSlot, UdpSockets};
+pub use socket::{SocketSlot, UdpBinding, UdpSockets};
 pub(crate) use socket::{set_device, set_fwmark};
 pub use transmit::UdpTransmit;
 

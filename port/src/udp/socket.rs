@@ -3,11 +3,12 @@
 #![expect(unsafe_code, reason = "setsockopt takes its argument by address")]
 
 use super::control::{UDP_GRO, UDP_SEGMENT};
-use crate::Offloads;
+use crate::socket_options::set_buffers;
+use crate::{MtuDiscovery, Offloads, SocketOptions};
 use arc_swap::ArcSwapOption;
 use arrayvec::ArrayVec;
 use rustix::io::Errno;
-use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
+use rustix::net::sockopt;
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, bind, getsockname, socket_with};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -37,23 +38,48 @@ pub struct UdpSockets {
     pub(super) port: u16,
 }
 
+/// Where UDP sockets are bound, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UdpBinding {
+    /// The IPv4 address; all if it is unspecified; no IPv4 if there is none.
+    pub v4: Option<Ipv4Addr>,
+    /// The same for IPv6.
+    pub v6: Option<Ipv6Addr>,
+    /// The settings of sockets.
+    pub options: SocketOptions,
+}
+
+impl Default for UdpBinding {
+    fn default() -> Self {
+        let (v4, v6) = (Some(Ipv4Addr::UNSPECIFIED), Some(Ipv6Addr::UNSPECIFIED));
+        Self { v4, v6, options: SocketOptions::default() }
+    }
+}
+
 /// The slot that workers read the current sockets from; empty while the interface is down.
 pub type SocketSlot = Arc<ArcSwapOption<UdpSockets>>;
 
 impl UdpSockets {
     /// Binds `port` on all addresses; 0 selects a free one.
     pub fn bind(port: u16, fwmark: u32, offloads: &Offloads) -> Result<Self, Errno> {
+        let options = SocketOptions { fwmark, ..SocketOptions::default() };
+        Self::bind_at(port, &UdpBinding { options, ..UdpBinding::default() }, offloads)
+    }
+
+    /// Binds `port` on the addresses of `binding`; 0 selects a free one.
+    pub fn bind_at(port: u16, binding: &UdpBinding, offloads: &Offloads) -> Result<Self, Errno> {
+        let UdpBinding { v4: at_v4, v6: at_v6, options } = binding;
         for _ in 0..ATTEMPTS {
-            let v4 = optional(open(AddressFamily::INET, port, fwmark, Use::All))?;
+            let v4 = open_at(at_v4.map(IpAddr::V4), port, options)?;
             let chosen = v4.as_ref().map_or(Ok(port), local_port)?;
-            let v6 = match optional(open(AddressFamily::INET6, chosen, fwmark, Use::All)) {
+            let v6 = match open_at(at_v6.map(IpAddr::V6), chosen, options) {
                 // The port is free in IPv4 and in use in IPv6.
                 Err(Errno::ADDRINUSE) if port == 0 => continue,
                 v6 => v6?,
             };
             let bound = v4.as_ref().or(v6.as_ref()).ok_or(Errno::AFNOSUPPORT)?;
             let port = local_port(bound)?;
-            let open = |family| open(family, port, fwmark, Use::Send);
+            let open = |family| open(Use::Send.address(family), port, options, Use::Send);
             let own = [(&v4, AddressFamily::INET), (&v6, AddressFamily::INET6)];
             let own = own.map(|(shared, family)| own_sockets(shared.as_ref(), || open(family)));
             let sockets = Self { v4, v6, own, port };
@@ -187,6 +213,13 @@ pub(super) fn backlog(fd: BorrowedFd<'_>) -> usize {
     if outcome < 0 { 0 } else { usize::try_from(waiting).unwrap_or(0) }
 }
 
+/// The socket that receives at an address, if there is one.
+fn open_at(address: Option<IpAddr>, port: u16, options: &SocketOptions) -> Result<Option<OwnedFd>, Errno> {
+    let Some(address) = address else { return Ok(None) };
+    let socket = open(address, port, options, Use::All);
+    if address.is_unspecified() { optional(socket) } else { socket.map(Some) }
+}
+
 /// A missing IP version of the machine is not an error.
 fn optional(socket: Result<OwnedFd, Errno>) -> Result<Option<OwnedFd>, Errno> {
     match socket {
@@ -196,9 +229,10 @@ fn optional(socket: Result<OwnedFd, Errno>) -> Result<Option<OwnedFd>, Errno> {
     }
 }
 
-fn open(family: AddressFamily, port: u16, fwmark: u32, purpose: Use) -> Result<OwnedFd, Errno> {
+fn open(address: IpAddr, port: u16, options: &SocketOptions, purpose: Use) -> Result<OwnedFd, Errno> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    set_up(&fd, family, fwmark, purpose)?;
+    set_up(&fd, family, options, purpose)?;
     if family == AddressFamily::INET6 {
         // A raw IPv6 socket never carries IPv4, and does not accept this option.
         sockopt::set_ipv6_v6only(&fd, true)?;
@@ -206,14 +240,14 @@ fn open(family: AddressFamily, port: u16, fwmark: u32, purpose: Use) -> Result<O
     if purpose == Use::Send {
         sockopt::set_socket_reuseport(&fd, true)?;
     }
-    bind(&fd, &SocketAddr::from((purpose.address(family), port)))?;
+    bind(&fd, &SocketAddr::from((address, port)))?;
     Ok(fd)
 }
 
 fn open_raw(family: AddressFamily, protocol: u8, fwmark: u32, purpose: Use) -> Result<OwnedFd, Errno> {
     let protocol = NonZeroU32::new(protocol.into()).map(Protocol::from_raw);
     let fd = socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
-    set_up(&fd, family, fwmark, purpose)?;
+    set_up(&fd, family, &SocketOptions { fwmark, ..SocketOptions::default() }, purpose)?;
     if purpose == Use::Send {
         bind(&fd, &SocketAddr::from((purpose.address(family), 0)))?;
     }
@@ -221,23 +255,19 @@ fn open_raw(family: AddressFamily, protocol: u8, fwmark: u32, purpose: Use) -> R
 }
 
 /// Sets buffer sizes and enables the control data of received datagrams.
-fn set_up(fd: &OwnedFd, family: AddressFamily, fwmark: u32, purpose: Use) -> Result<(), Errno> {
+fn set_up(fd: &OwnedFd, family: AddressFamily, options: &SocketOptions, purpose: Use) -> Result<(), Errno> {
     let (receive, send) = purpose.buffers();
-    // Beyond the system limit if permitted, otherwise up to it.
-    let _ = sockopt::set_socket_recv_buffer_size_force(fd, receive)
-        .or_else(|_| sockopt::set_socket_recv_buffer_size(fd, receive));
-    let _ = sockopt::set_socket_send_buffer_size_force(fd, send)
-        .or_else(|_| sockopt::set_socket_send_buffer_size(fd, send));
-    if fwmark != 0 {
-        set_fwmark(fd.as_fd(), fwmark)?;
+    set_buffers(fd, Some(send), Some(receive));
+    if purpose == Use::All {
+        options.set_buffers(fd);
     }
     // A datagram larger than the path MTU is fragmented, not lost: the DF bit of the inner packet is honoured inside.
+    MtuDiscovery::Off.set(fd, family == AddressFamily::INET)?;
+    options.set_path(fd, family == AddressFamily::INET)?;
     if family == AddressFamily::INET {
-        sockopt::set_ip_mtu_discover(fd, Ipv4PathMtuDiscovery::DONT)?;
         sockopt::set_ip_recvtos(fd, true)?;
         set(fd.as_fd(), libc::IPPROTO_IP, libc::IP_PKTINFO, 1)
     } else {
-        sockopt::set_ipv6_mtu_discover(fd, Ipv6PathMtuDiscovery::DONT)?;
         sockopt::set_ipv6_recvtclass(fd, true)?;
         set(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)
     }

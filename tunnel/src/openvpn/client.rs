@@ -301,6 +301,11 @@ impl Client {
         self.end(now, Cause::Exited, out);
     }
 
+    /// The server has not answered in time: the attempt has failed.
+    pub fn handle_silence(&mut self, now: Now, out: &mut Outbox) {
+        self.end(now, Cause::HandshakeTimeout, out);
+    }
+
     /// The TCP connection of the session has ended.
     pub fn handle_connection_end(&mut self, now: Now, out: &mut Outbox) {
         self.end(now, Cause::ConnectionEnded, out);

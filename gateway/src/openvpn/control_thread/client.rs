@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tunnel::openvpn::channel::PacketError;
 use tunnel::openvpn::key_method::Credentials;
 use tunnel::openvpn::{Cause, Client, Outbox};
 use tunnel::{Now, Time};
@@ -29,6 +30,8 @@ pub(super) struct ClientSide {
     tcp: Option<Arc<Tcp>>,
     attempts: Attempts,
     retry_at: Option<Time>,
+    /// Until when the server must have answered.
+    answers_until: Option<Time>,
     login: Login,
     /// Whether an attempt waits for the answer of the user.
     is_asking: bool,
@@ -88,7 +91,18 @@ impl ClientSide {
         let ClientSettings { core, remotes, float, routes: _, login } = settings;
         let attempts = Attempts::new(remotes.len());
         let (core, login) = (Client::new(core, engine, random), Login::new(login));
-        Self { core, float, remotes, tcp, attempts, retry_at: None, login, is_asking: false, reports }
+        Self {
+            core,
+            float,
+            remotes,
+            tcp,
+            attempts,
+            retry_at: None,
+            answers_until: None,
+            login,
+            is_asking: false,
+            reports,
+        }
     }
 
     /// The server that is tried, or that we are connected with.
@@ -116,7 +130,8 @@ impl ClientSide {
         }
     }
 
-    fn connect_to(&mut self, now: Now, Remote { address, is_tcp }: Remote, out: &mut Outbox) {
+    fn connect_to(&mut self, now: Now, remote: Remote, out: &mut Outbox) {
+        let Remote { address, is_tcp, timeout } = remote;
         if let Some(tcp) = self.tcp.as_ref().filter(|_| is_tcp)
             && let Err(error) = tcp.connect(address)
         {
@@ -124,7 +139,21 @@ impl ClientSide {
             self.retry_at = Some(now.monotonic + self.attempts.failed());
             return;
         }
+        self.answers_until = Some(now.monotonic + timeout);
         self.core.connect(now, address, out);
+    }
+
+    /// Handles a control packet.
+    pub(super) fn handle_packet(
+        &mut self,
+        now: Now,
+        from: SocketAddr,
+        packet: &[u8],
+        out: &mut Outbox,
+    ) -> Result<(), PacketError> {
+        self.core.handle_packet(now, from, packet, out)?;
+        self.answers_until = None;
+        Ok(())
     }
 
     /// A TCP connection has ended.
@@ -158,6 +187,7 @@ impl ClientSide {
 
     pub(super) fn stop(&mut self, now: Now, out: &mut Outbox) {
         self.core.stop(now, out);
+        self.answers_until = None;
         self.retry_at = None;
         self.is_asking = false;
     }
@@ -169,6 +199,7 @@ impl ClientSide {
 
     /// The session has ended, or an attempt has failed.
     pub(super) fn closed(&mut self, now: Time, cause: &Cause) {
+        self.answers_until = None;
         let Cause::Refused(reason) = cause else {
             self.login.ended();
             self.retry_at = Some(now + self.attempts.failed());
@@ -187,11 +218,15 @@ impl ClientSide {
         if self.retry_at.is_some_and(|at| now.monotonic >= at) {
             return self.connect(now, out);
         }
+        if self.answers_until.is_some_and(|until| now.monotonic >= until) {
+            self.answers_until = None;
+            return self.core.handle_silence(now, out);
+        }
         self.core.handle_timeout(now, out);
     }
 
     pub(super) fn next_timeout(&self) -> Option<Time> {
-        self.core.next_timeout().into_iter().chain(self.retry_at).min()
+        self.core.next_timeout().into_iter().chain(self.retry_at).chain(self.answers_until).min()
     }
 }
 

@@ -6,6 +6,7 @@ use crate::openvpn::settings::{ClientSettings, Remote};
 use config::openvpn::OpenVpn;
 use config::openvpn::settings::{Connection, Family, Login, Transport};
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 use tunnel::openvpn::ClientConfiguration;
 use tunnel::openvpn::key_method::Credentials;
 use tunnel::openvpn::peer_info::OURS;
@@ -104,7 +105,8 @@ fn remotes(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -
             Ok(found) if !found.is_empty() => {
                 let is_tcp = it.protocol.transport != Transport::Udp;
                 let address = |ip| SocketAddr::new(ip, it.remote_port);
-                remotes.extend(found.into_iter().map(|ip| Remote { address: address(ip), is_tcp }));
+                let timeout = Duration::from_secs(it.timeout_seconds.into());
+                remotes.extend(found.into_iter().map(|ip| Remote { address: address(ip), is_tcp, timeout }));
             }
             Ok(_) => {
                 let reason = format!("{host} has no address of the IP version of proto");

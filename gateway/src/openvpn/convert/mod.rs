@@ -113,7 +113,7 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
         refusals.listed(not_served::OF_SERVER);
     }
     values::check(&settings, &mut refusals);
-    sockets::check(&settings, &mut refusals);
+    let sockets = sockets::sockets(&settings, sources, &mut refusals);
     // A connection is there unless it was refused.
     let none = Connection::default();
     let link = settings.connections.first().unwrap_or(&none);
@@ -131,14 +131,10 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
         return Err(refusals.found);
     };
     remark(&settings, &refusals, &mut remarks);
-    let port = match settings.role {
-        Role::Server => settings.listen.first().map_or(0, |listen| listen.port),
-        _ => link.local_port.filter(|_| link.bind).unwrap_or(0),
-    };
-    let fwmark = settings.process.mark.unwrap_or(0);
     let scripts = Scripts::default();
-    let (mtu, mssfix, tcp) = (link.tun_mtu.into(), mssfix(link), sockets::tcp(&settings, &refusals));
-    let converted = Settings { role, port, fwmark, mtu, mssfix, scripts, tcp };
+    let (mtu, mssfix) = (link.tun_mtu.into(), mssfix(link));
+    let sockets::Sockets { port, udp, tcp } = sockets;
+    let converted = Settings { role, port, udp, mtu, mssfix, scripts, tcp };
     let programs = programs::programs(&settings);
     let OpenVpn { device, process, log, .. } = settings;
     Ok(Plan { name: device.name, settings: converted, process, log, remarks, programs })

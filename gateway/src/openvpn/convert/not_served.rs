@@ -24,12 +24,7 @@ pub(super) const NOT_SERVED: &[Row] = &[
     // Sockets and peers.
     ("remote-random", "delete the line: servers are tried in the order of the file"),
     ("remote-random-hostname", DELETE),
-    ("local", "delete the line: all addresses of this machine are bound"),
-    ("connect-timeout", "delete the line, and write hand-window SECONDS"),
-    ("server-poll-timeout", "delete the line, and write hand-window SECONDS"),
     ("tun-mtu-max", DELETE),
-    ("mtu-disc", "delete the line: packets outside may be fragmented"),
-    ("bind-dev", "delete the line, and use mark with a routing rule"),
     ("port-share", "delete the line, and give the other server a port of its own"),
     // TLS.
     ("capath", "write ca FILE with all authorities"),
@@ -144,7 +139,7 @@ mod tests {
         keepalive ping ping-restart reneg-sec reneg-bytes reneg-pkts hand-window tran-window tls-timeout auth-nocache verb mute \
         persist-key override-username auth-user-pass auth-retry static-challenge tcp-nodelay tcp-queue-limit \
         log log-append syslog suppress-timestamps echo daemon user group writepid \
-        nice mlock remap-usr1 persist-local-ip persist-remote-ip";
+        nice mlock remap-usr1 persist-local-ip persist-remote-ip local connect-timeout server-poll-timeout mtu-disc bind-dev";
 
     #[test]
     fn each_directive_that_the_reader_takes_is_served_or_refused() {

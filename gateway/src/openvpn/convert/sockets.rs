@@ -1,62 +1,164 @@
-//! Sockets outside: UDP or TCP, and where a server listens.
+//! Sockets outside: UDP or TCP, and where they are bound.
 
-use super::Refusals;
+use super::{Refusals, Sources};
 use crate::openvpn::settings::TcpSettings;
 use config::openvpn::OpenVpn;
-use config::openvpn::settings::{Connection, Family, Role, Transport};
-use port::tcp::socket::SocketOptions;
+use config::openvpn::settings::{Connection, Family, Protocol, Role, Transport};
+use port::udp::UdpBinding;
+use port::{MtuDiscovery, SocketOptions};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 /// Packets that wait for a slow peer: some super-packets. OpenVPN's 64 are less than two of them.
 const QUEUE: usize = 256;
 
-/// Refuses what is not served.
-pub(super) fn check(settings: &OpenVpn, refusals: &mut Refusals) {
-    let transports = settings.listen.iter().map(|listen| listen.protocol.transport);
-    let is_tcp: Vec<bool> = transports.map(|transport| transport != Transport::Udp).collect();
-    if is_tcp.contains(&true) && is_tcp.contains(&false) {
-        refusals.refuse(
-            "proto",
-            "UDP and TCP in one server",
-            "write a file for each, with networks of their own",
-        );
-    }
-    let has_family = |family: Family| family != Family::Any;
-    if is_tcp.contains(&false) && settings.listen.iter().any(|listen| has_family(listen.protocol.family)) {
-        let fix = "write proto udp: both versions are bound";
-        refusals.refuse("proto", "one version of IP on a server in UDP", fix);
-    }
+/// The sockets of an interface.
+pub(super) struct Sockets {
+    /// The UDP port; 0 for any.
+    pub(super) port: u16,
+    pub(super) udp: UdpBinding,
+    pub(super) tcp: Option<TcpSettings>,
 }
 
-/// TCP, if it is used.
-pub(super) fn tcp(settings: &OpenVpn, refusals: &Refusals) -> Option<TcpSettings> {
-    let listen: Vec<SocketAddr> = settings
-        .listen
-        .iter()
-        .filter(|listen| listen.protocol.transport == Transport::TcpServer)
-        .flat_map(|listen| everywhere(listen.protocol.family).map(|ip| SocketAddr::new(ip, listen.port)))
-        .collect();
+/// An address and a port that are bound, and their protocol.
+struct Local {
+    address: SocketAddr,
+    is_tcp: bool,
+}
+
+/// Converts what says where sockets are bound.
+pub(super) fn sockets(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -> Sockets {
     let is_client = settings.role == Role::Client;
-    let is_tcp = |it: &&Connection| is_client && it.protocol.transport != Transport::Udp;
-    let first = settings.connections.iter().find(is_tcp);
-    if listen.is_empty() && first.is_none() {
-        return None;
+    let is_tcp = |protocol: &Protocol| protocol.transport != Transport::Udp;
+    let locals = if is_client {
+        same(settings, refusals);
+        clients(settings, sources, refusals)
+    } else {
+        servers(settings, sources, refusals)
+    };
+    let (tcp, udp): (Vec<Local>, Vec<Local>) = locals.into_iter().partition(|local| local.is_tcp);
+    if !is_client && !tcp.is_empty() && !udp.is_empty() {
+        let fix = "write a file for each, with networks of their own";
+        refusals.refuse("proto", "UDP and TCP in one server", fix);
     }
-    let has_udp = is_client && !settings.connections.iter().all(|it| is_tcp(&it));
+    let options = options(settings);
+    let mut remotes = settings.connections.iter().map(|it| it.protocol).filter(|_| is_client);
+    let has_udp = remotes.clone().any(|protocol| !is_tcp(&protocol));
+    let uses_tcp = remotes.any(|protocol| is_tcp(&protocol)) || !is_client && !tcp.is_empty();
+    let (port, udp) = binding(&udp, options.clone(), refusals);
+    let tcp: Vec<SocketAddr> = tcp.iter().map(|local| local.address).collect();
+    let (listen, local) = if is_client { (Vec::new(), tcp) } else { (tcp, Vec::new()) };
     let given = settings.server.as_ref().filter(|_| refusals.has("tcp-queue-limit"));
-    Some(TcpSettings {
+    let tcp = uses_tcp.then(|| TcpSettings {
         listen,
-        local: None,
+        local,
         has_udp,
         queue_limit: given.map_or(QUEUE, |server| server.tcp_queue as usize),
         hand_window: Duration::from_secs(settings.timers.hand_window_seconds.into()),
-        options: SocketOptions { fwmark: settings.process.mark.unwrap_or(0), ..SocketOptions::default() },
+        options,
+    });
+    Sockets { port, udp, tcp }
+}
+
+fn options(settings: &OpenVpn) -> SocketOptions {
+    let process = &settings.process;
+    SocketOptions {
+        fwmark: process.mark.unwrap_or(0),
+        device: process.bind_device.clone(),
+        buffers: [process.send_buffer, process.receive_buffer],
+        mtu_discovery: process.mtu_discovery.as_deref().map(|word| match word {
+            "yes" => MtuDiscovery::Always,
+            "maybe" => MtuDiscovery::Wanted,
+            _ => MtuDiscovery::Off,
+        }),
+    }
+}
+
+/// Where a server listens.
+fn servers(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -> Vec<Local> {
+    let of = |listen: &config::openvpn::settings::Listen| {
+        let Protocol { transport, family } = listen.protocol;
+        let ips = match &listen.host {
+            None => everywhere(),
+            Some(host) => resolve(host, sources, refusals),
+        };
+        let is_tcp = transport != Transport::Udp;
+        let ips = ips.into_iter().filter(move |ip| fits(family, *ip));
+        ips.map(|ip| Local { address: SocketAddr::new(ip, listen.port), is_tcp }).collect::<Vec<_>>()
+    };
+    settings.listen.iter().flat_map(of).collect()
+}
+
+/// Where a client connects from: the first connection in UDP, and the first in TCP, say it.
+fn clients(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -> Vec<Local> {
+    let mut all = Vec::new();
+    for is_tcp in [false, true] {
+        let is = |it: &&Connection| (it.protocol.transport != Transport::Udp) == is_tcp;
+        let Some(first) = settings.connections.iter().find(is) else { continue };
+        let port = first.local_port.filter(|_| first.bind).unwrap_or(0);
+        let ips = match &first.local {
+            Some(host) => resolve(host, sources, refusals),
+            // A TCP connection without an address or a port of its own is not bound.
+            None if is_tcp && port == 0 => Vec::new(),
+            None => everywhere(),
+        };
+        all.extend(ips.into_iter().map(|ip| Local { address: SocketAddr::new(ip, port), is_tcp }));
+    }
+    all
+}
+
+/// Connections in UDP share a socket.
+fn same(settings: &OpenVpn, refusals: &mut Refusals) {
+    for is_tcp in [false, true] {
+        let is = |it: &&Connection| (it.protocol.transport != Transport::Udp) == is_tcp;
+        let mut of = settings.connections.iter().filter(is).map(|it| (it.bind, it.local_port, &it.local));
+        let first = of.next();
+        if of.any(|other| Some(other) != first) {
+            let fix = "write local, nobind and lport once, outside of the blocks";
+            refusals.refuse("remote", "blocks <connection> with ports of their own", fix);
+        }
+    }
+}
+
+fn everywhere() -> Vec<IpAddr> {
+    vec![Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()]
+}
+
+fn fits(family: Family, ip: IpAddr) -> bool {
+    match family {
+        Family::Any => true,
+        Family::V4 => ip.is_ipv4(),
+        Family::V6 => ip.is_ipv6(),
+    }
+}
+
+/// The addresses of a host of this machine.
+fn resolve(host: &str, sources: &Sources<'_>, refusals: &mut Refusals) -> Vec<IpAddr> {
+    let found = host.parse().map_or_else(|_| (sources.resolve)(host), |ip| Ok(vec![ip]));
+    found.unwrap_or_else(|error| {
+        let fix = "write an address of this machine";
+        refusals.wrong("local", format!("{host} has no address now: {error}"), fix);
+        Vec::new()
     })
 }
 
-fn everywhere(family: Family) -> impl Iterator<Item = IpAddr> {
-    let v6 = (family != Family::V4).then_some(IpAddr::from(Ipv6Addr::UNSPECIFIED));
-    let v4 = (family != Family::V6).then_some(IpAddr::from(Ipv4Addr::UNSPECIFIED));
-    v6.into_iter().chain(v4)
+/// UDP has one port, and one socket for each version of IP.
+fn binding(locals: &[Local], options: SocketOptions, refusals: &mut Refusals) -> (u16, UdpBinding) {
+    let Some(first) = locals.first() else { return (0, UdpBinding { options, ..UdpBinding::default() }) };
+    let port = first.address.port();
+    if locals.iter().any(|local| local.address.port() != port) {
+        refusals.refuse("local", "several ports in UDP", "write one port, or proto tcp");
+    }
+    let mut udp = UdpBinding { v4: None, v6: None, options };
+    for local in locals {
+        let has_other = match local.address.ip() {
+            IpAddr::V4(ip) => udp.v4.replace(ip).is_some_and(|other| other != ip),
+            IpAddr::V6(ip) => udp.v6.replace(ip).is_some_and(|other| other != ip),
+        };
+        if has_other {
+            let fix = "delete these lines, so that all addresses are bound, or write proto tcp";
+            refusals.refuse("local", "several addresses of one version of IP in UDP", fix);
+        }
+    }
+    (port, udp)
 }

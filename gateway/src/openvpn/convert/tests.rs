@@ -4,6 +4,8 @@ use super::*;
 use crate::openvpn::settings::{ClientSettings, Remote, ServerSettings};
 use config::Text;
 use config::openvpn::load;
+use port::udp::UdpBinding;
+use port::{MtuDiscovery, SocketOptions};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use std::fmt::Write;
 use std::path::Path;
@@ -98,7 +100,10 @@ fn the_examples_are_served() {
     assert_eq!(served(CLIENT, &[]).port, 0);
     let remotes = client(CLIENT).remotes;
     let known = ["198.51.100.1:1194", "203.0.113.1:1194"].map(|it| it.parse().expect("literal"));
-    assert_eq!(remotes, known.map(|address| Remote { address, is_tcp: false }));
+    assert_eq!(
+        remotes,
+        known.map(|address| Remote { address, is_tcp: false, timeout: Duration::from_secs(120) })
+    );
 }
 
 #[test]
@@ -151,6 +156,50 @@ fn tcp_is_served_on_both_sides() {
     );
     assert!(served(&mixed, &[]).tcp.is_some_and(|tcp| tcp.has_udp && tcp.listen.is_empty()));
     assert!(served(CLIENT, &[]).tcp.is_none());
+}
+
+#[test]
+fn sockets_are_bound_where_local_says_and_with_the_options_that_are_written() {
+    let udp = |line: &str| served(&format!("{SERVER}\n{line}\n"), &[]).udp;
+    let all = UdpBinding::default();
+    assert_eq!(udp(""), all);
+    assert_eq!(udp("proto udp6"), UdpBinding { v4: None, ..all.clone() });
+    let own = UdpBinding { v4: Some([192, 0, 2, 7].into()), v6: None, ..all.clone() };
+    assert_eq!(udp("local 192.0.2.7"), own);
+    let both = UdpBinding { v6: "2001:db8::7".parse().ok(), ..own };
+    assert_eq!(udp("local 192.0.2.7\nlocal 2001:db8::7"), both);
+    let lines = "mark 7\nbind-dev blue\nmtu-disc yes\nsndbuf 100000\nrcvbuf 0";
+    let options = SocketOptions {
+        fwmark: 7,
+        device: Some("blue".to_owned()),
+        buffers: [Some(100_000), None],
+        mtu_discovery: Some(MtuDiscovery::Always),
+    };
+    assert_eq!(udp(lines).options, options);
+    let tcp =
+        SERVER.replace("proto udp", "proto tcp").replace("explicit-exit-notify", "# explicit-exit-notify");
+    let tcp = |line: &str| served(&format!("{tcp}\n{line}\n"), &[]).tcp.expect("it is TCP");
+    assert_eq!(tcp(lines).options, options);
+    let listen = tcp("local 192.0.2.7 443\nlocal 192.0.2.8\nlocal 2001:db8::7 993").listen;
+    let known = ["192.0.2.7:443", "192.0.2.8:1194", "[2001:db8::7]:993"];
+    assert_eq!(listen, known.map(|it| it.parse().expect("literal")));
+    let client = served(&format!("{CLIENT}\nproto tcp-client\nlocal 192.0.2.9\n"), &[]);
+    assert_eq!(client.tcp.map(|tcp| tcp.local), Some(vec!["192.0.2.9:0".parse().expect("literal")]));
+    let timeouts: Vec<Remote> = self::client(&format!("{CLIENT}\nserver-poll-timeout 4\n")).remotes;
+    assert!(timeouts.iter().all(|remote| remote.timeout == Duration::from_secs(4)), "{timeouts:?}");
+}
+
+#[test]
+fn sockets_that_a_server_cannot_have_are_refused() {
+    for line in
+        ["local 192.0.2.7\nlocal 192.0.2.8", "local 192.0.2.7 1194\nlocal ::1 1195", "local lost.example"]
+    {
+        let told = plan(&format!("{SERVER}\n{line}\n"), &[]).err().unwrap_or_default().concat();
+        assert!(told.contains("local: ") && told.contains("fix: "), "{line}: {told}");
+    }
+    let told = plan(&format!("{SERVER}\nlocal 192.0.2.7 1194 udp\nlocal 192.0.2.7 443 tcp\n"), &[]);
+    let told = told.err().unwrap_or_default().concat();
+    assert!(told.contains("UDP and TCP in one server"), "{told}");
 }
 
 #[test]
@@ -207,8 +256,6 @@ fn refused(base: &str, line: &str) -> String {
 #[test]
 fn what_is_not_served_yet_is_refused_with_its_line() {
     let server = [
-        "proto udp4",
-        "local 192.0.2.1",
         "script-security 2\nup /bin/true",
         "management 127.0.0.1 7505",
         "ifconfig-pool-persist ipp.txt",
@@ -223,7 +270,6 @@ fn what_is_not_served_yet_is_refused_with_its_line() {
         "reneg-sec 3600 1800",
         "reneg-bytes 1000000",
         "explicit-exit-notify 2",
-        "sndbuf 100000",
         "dhcp-option DNS 192.0.2.1",
         "auth-gen-token",
         "remote-cert-tls server",

@@ -15,7 +15,6 @@ pub(super) fn check(settings: &OpenVpn, refusals: &mut Refusals) {
     data(settings, refusals);
     timers(settings, refusals);
     routes(settings, refusals);
-    process(settings, refusals);
 }
 
 fn role(settings: &OpenVpn, refusals: &mut Refusals) {
@@ -50,11 +49,11 @@ fn connections(settings: &OpenVpn, refusals: &mut Refusals) {
     if settings.connecting.attempts != Retry::Infinite {
         refusals.refuse("connect-retry-max", "a limit", "delete the line: attempts have no limit");
     }
-    let of = |it: &Connection| (it.tun_mtu, it.mssfix, it.float, it.bind, it.local_port);
+    let of = |it: &Connection| (it.tun_mtu, it.mssfix, it.float);
     let mut values = settings.connections.iter().map(of);
     let first = values.next();
     if values.any(|other| Some(other) != first) {
-        let fix = "write tun-mtu, mssfix, float, nobind and lport once, outside of the blocks";
+        let fix = "write tun-mtu, mssfix and float once, outside of the blocks";
         refusals.refuse("remote", "blocks <connection> with settings of their own", fix);
     }
 }
@@ -139,19 +138,6 @@ fn routes(settings: &OpenVpn, refusals: &mut Refusals) {
         }
         if metric.is_some() || table.is_some() {
             refusals.refuse(name, "a metric or a table", "write route NETWORK NETMASK");
-        }
-    }
-}
-
-fn process(settings: &OpenVpn, refusals: &mut Refusals) {
-    let process = &settings.process;
-    for (name, value) in [("sndbuf", process.send_buffer), ("rcvbuf", process.receive_buffer)] {
-        if value.is_some() {
-            refusals.refuse(
-                name,
-                "another size than 0",
-                "delete the line: buffers have the size that is needed",
-            );
         }
     }
 }
