@@ -3,14 +3,15 @@
 use crypto::Random;
 use crypto::engine::aws_lc::AwsLc;
 use crypto::prf::Prf;
+use port::tcp::framing;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tunnel::openvpn::client::ClientWrap;
 use tunnel::openvpn::data::{Header, Inner};
-use tunnel::openvpn::framing::{Deframer, LONGEST};
 use tunnel::openvpn::keepalive::Keepalive;
 use tunnel::openvpn::key_method::{Credentials, KeyMethod};
+use tunnel::openvpn::limits::LONGEST_PACKET;
 use tunnel::openvpn::negotiate::{self, DataCipher};
 use tunnel::openvpn::packet::{Body, Lead, Opcode, SessionId};
 use tunnel::openvpn::peer::Timing;
@@ -50,12 +51,10 @@ pub fn packets(data: &[u8]) {
         assert_eq!(header.word() >> 24, u32::from(data[0]));
         Inner::of(data);
     }
-    let mut deframer = Deframer::default();
-    for chunk in data.chunks(7) {
-        deframer.receive(chunk);
-        while let Ok(Some(packet)) = deframer.next_packet(LONGEST) {
-            assert!(!packet.is_empty());
-        }
+    let mut start = 0;
+    while let Ok(Some(packet)) = framing::next(data, start, LONGEST_PACKET) {
+        assert!(!packet.is_empty() && packet.start == start + framing::LENGTH);
+        start = packet.end;
     }
     let _ = (ServerKey::from_file(data), ClientKey::from_file(data));
     let _ = StaticKey::from_file(&String::from_utf8_lossy(data));

@@ -7,7 +7,7 @@
 
 mod connection;
 mod connections;
-mod framing;
+pub mod framing;
 mod receive;
 pub mod socket;
 #[cfg(test)]

@@ -20,7 +20,6 @@ pub mod client;
 pub mod cookie;
 pub mod data;
 pub mod epoch;
-pub mod framing;
 pub mod keepalive;
 pub mod key_method;
 pub mod keyring;

@@ -1,12 +1,14 @@
 //! Against OpenVPN itself, in a network namespace. The test runs itself again inside of the namespace, where the program
 //! has a TUN device and the core a UDP socket. A ping through the tunnel is answered by the kernel behind the device.
 
+mod framing;
 mod lives;
 mod modes;
 mod newest;
 
 use crate::host::{Core, Host};
 use crate::network::Setup;
+use framing::Deframer;
 use packet::checksum::Sum;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,7 +19,6 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
 use tunnel::openvpn::Verdict;
 use tunnel::openvpn::client::ClientWrap;
-use tunnel::openvpn::framing::{self, Deframer};
 use tunnel::openvpn::server::ServerWrap;
 use tunnel::{Now, Time};
 

@@ -1,6 +1,6 @@
 //! Packets on TCP: a length of two bytes before each.
 
-use super::packet::Malformed;
+use tunnel::openvpn::packet::Malformed;
 
 /// Bytes of the length.
 pub const LENGTH: usize = 2;
@@ -43,37 +43,5 @@ impl Deframer {
         let Some(packet) = rest.get(..length) else { return Ok(None) };
         self.consumed += LENGTH + length;
         Ok(Some(packet))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packets_are_found_however_the_stream_is_cut() {
-        let packets: [&[u8]; 3] = [b"a", &[7; 1500], b"last"];
-        let stream: Vec<u8> = packets.iter().flat_map(|packet| frame(packet).expect("short")).collect();
-        for size in [1, 2, 3, 1000, 5000] {
-            let (mut deframer, mut found) = (Deframer::default(), Vec::new());
-            for chunk in stream.chunks(size) {
-                deframer.receive(chunk);
-                while let Some(packet) = deframer.next_packet(LONGEST).expect("well-formed") {
-                    found.push(packet.to_vec());
-                }
-            }
-            assert_eq!(found, packets, "{size}");
-        }
-    }
-
-    #[test]
-    fn empty_and_long_packets_are_refused() {
-        for start in [&[0, 0][..], &[8, 1], &[0xff, 0xff, 1]] {
-            let mut deframer = Deframer::default();
-            deframer.receive(start);
-            assert_eq!(deframer.next_packet(2048), Err(Malformed));
-        }
-        assert_eq!(frame(&[]), Err(Malformed));
-        assert_eq!(frame(&vec![0; 65_536]), Err(Malformed));
     }
 }
