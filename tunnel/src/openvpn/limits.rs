@@ -64,10 +64,11 @@ pub const BEGINS: u32 = 1024;
 pub const BEGINS_INTERVAL: Duration = Duration::from_millis(2);
 /// Cookies that are remembered because they have begun a session: more than [`BEGINS`] allows in a cookie's life.
 pub const MAX_SPENT: usize = 65_536;
-/// Answers to first packets at once, and the time in which one more is allowed: 100 in 10 seconds, as in OpenVPN.
-pub const RESET_ANSWERS: u32 = 100;
-/// See [`RESET_ANSWERS`].
-pub const RESET_INTERVAL: Duration = Duration::from_millis(100);
+/// Answers to first packets at once, and the time in which one more is allowed, where any sender gets one: 100 in 10
+/// seconds, as in OpenVPN.
+pub const RESET_ANSWERS: (u32, Duration) = (100, Duration::from_millis(100));
+/// The same where first packets are authenticated by a wrap: a thousand clients may come back at once.
+pub const AUTHENTIC_RESET_ANSWERS: (u32, Duration) = (2048, Duration::from_millis(5));
 /// The highest peer ID. 0xffffff stands for "none".
 pub const LAST_PEER_ID: u32 = 0x00ff_fffe;
 /// A push message is split at this length.

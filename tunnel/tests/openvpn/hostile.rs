@@ -62,7 +62,7 @@ fn first_packets_cost_no_state_and_are_answered_in_bounds() {
         assert!(answer.as_ref().is_none_or(|answer| answer.len() <= first.len() + 12), "no amplification");
         answers += u32::from(answer.is_some());
     }
-    assert_eq!((answers, session_count(&network)), (RESET_ANSWERS, 0));
+    assert_eq!((answers, session_count(&network)), (RESET_ANSWERS.0, 0));
     network.run(seconds(10));
     network.connect(CLIENT);
     network.run(seconds(1));
@@ -208,7 +208,7 @@ fn a_cookie_begins_one_session() {
 fn clients_that_return_their_cookie_do_not_use_up_the_answers() {
     let setup = Setup::new();
     let mut network = without_wrap(&setup);
-    let clients = 3 * RESET_ANSWERS;
+    let clients = 3 * RESET_ANSWERS.0;
     for number in 0..clients {
         let (session, [high, low]) = (SessionId([7; 8]), (number as u16).to_be_bytes());
         let from = ([203, 0, high, low], 4000).into();

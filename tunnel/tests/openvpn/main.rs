@@ -2,6 +2,7 @@
 
 mod attack;
 mod certificates;
+mod crowd;
 mod handshakes;
 mod host;
 mod hostile;

@@ -78,6 +78,7 @@ pub struct Setup {
     pub credentials: Credentials,
     pub server_ping: [Option<Duration>; 2],
     pub client_keepalive: Keepalive,
+    pub max_clients: usize,
     pub server_features: u32,
     pub client_features: u32,
 }
@@ -98,6 +99,7 @@ impl Setup {
             credentials: Credentials::default(),
             server_ping: [None; 2],
             client_keepalive: Keepalive::default(),
+            max_clients: MOST_CLIENTS,
             server_features: OURS,
             client_features: OURS,
         }
@@ -117,7 +119,7 @@ impl Setup {
             auth: self.auth,
             ping: self.server_ping[0],
             ping_restart: self.server_ping[1],
-            max_clients: MOST_CLIENTS,
+            max_clients: self.max_clients,
             features: self.server_features,
             timing: self.server_timing,
         };

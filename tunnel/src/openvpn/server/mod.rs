@@ -18,7 +18,7 @@ use super::action::{Cause, Outbox, SessionNumber};
 use super::channel::PacketError;
 use super::cookie::CookieKey;
 use super::keepalive::Keepalive;
-use super::limits::{LAST_PEER_ID, LONGEST_PACKET, RESET_ANSWERS, RESET_INTERVAL};
+use super::limits::{AUTHENTIC_RESET_ANSWERS, LAST_PEER_ID, LONGEST_PACKET, RESET_ANSWERS};
 use super::negotiate::DataCipher;
 use super::packet::{Lead, Malformed, Opcode, SessionId};
 use super::peer::Timing;
@@ -352,6 +352,11 @@ impl Server {
     }
 
     fn may_answer(&mut self, now: Time) -> bool {
-        self.answers.get_or_insert_with(|| Bucket::new(RESET_ANSWERS, RESET_INTERVAL, now)).take(now)
+        let is_authentic = match &self.wrap {
+            ServerWrap::Shared(keys) => keys.authenticates(),
+            ServerWrap::PerClient { .. } => true,
+        };
+        let (size, interval) = if is_authentic { AUTHENTIC_RESET_ANSWERS } else { RESET_ANSWERS };
+        self.answers.get_or_insert_with(|| Bucket::new(size, interval, now)).take(now)
     }
 }
