@@ -9,7 +9,7 @@
 
 use super::key_method::{Credentials, KeyMethod, KeySource};
 use super::keys::{self, DataKeys};
-use super::limits::LONGEST_PACKET;
+use super::limits::{LONGEST_PACKET, RENEW_INTERVAL};
 use super::packet::{Body, Lead, Malformed, Opcode, SessionId};
 use super::session::{Beginning, KeyError, KeyEvent, KeySession};
 use super::tls::{Tls, TlsConfig, TlsError};
@@ -87,6 +87,9 @@ pub enum PacketError {
     /// Too many sessions of this source, or of all, have not authenticated or began at once, or the cookie is spent.
     #[error("too many clients that have not authenticated, or a copy of a packet that has begun a session")]
     TooMany,
+    /// The peer begins to negotiate keys more often than is useful.
+    #[error("new keys are negotiated more often than every {} ms", RENEW_INTERVAL.as_millis())]
+    TooSoon,
     /// The configuration of TLS is not usable.
     #[error("TLS cannot begin with this configuration")]
     NoTls,
@@ -286,23 +289,12 @@ impl Channel {
         if lead.opcode.is_data() {
             return Err(Malformed.into());
         }
-        let opened = self.wrapper_of(lead.key_id).open(packet)?;
+        let opened = self.wrapper_of(lead.key_id).keys().open(packet)?;
         self.handle_opened(now, &opened, random, events)
     }
 
-    /// Handles an authentic packet whose number was not noted before.
-    pub fn handle_first(
-        &mut self,
-        now: Now,
-        opened: &Opened,
-        random: &mut dyn Random,
-        events: &mut Vec<ChannelEvent>,
-    ) -> Result<(), PacketError> {
-        self.wrapper_of(opened.lead.key_id).accept(opened.id)?;
-        self.handle_opened(now, opened, random, events)
-    }
-
-    fn handle_opened(
+    /// Handles an authentic packet.
+    pub fn handle_opened(
         &mut self,
         now: Now,
         opened: &Opened,
@@ -322,6 +314,8 @@ impl Channel {
             }
             _ => return Err(PacketError::OtherSession),
         }
+        // After the session IDs: a packet of another session under the same key, sent here again, would use up numbers.
+        self.wrapper_of(key_id).accept(opened.id)?;
         if self.find(key_id).is_none() {
             self.answer_soft_reset(now, opened.lead, random, events)?;
         }
@@ -350,6 +344,10 @@ impl Channel {
         let is_next = [next, next_key_id(next)].contains(&lead.key_id);
         if lead.opcode != Opcode::SoftReset || !is_next || !self.may_renew() {
             return Err(PacketError::UnknownKey);
+        }
+        // The peer sends its reset again.
+        if self.keys.back().is_some_and(|newest| now.monotonic < newest.began + RENEW_INTERVAL) {
+            return Err(PacketError::TooSoon);
         }
         let begun = self.begin(now, lead.key_id, Beginning::Reset(Opcode::SoftReset), random);
         events.push(match begun {

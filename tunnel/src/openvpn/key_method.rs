@@ -5,6 +5,7 @@
 //! options | user name | password | peer information      each: length 2 with its final NUL, text, NUL
 //! ```
 
+use super::limits::LONGEST_CREDENTIAL;
 use super::packet::{Malformed, take};
 use super::wrap::Role;
 use crypto::Random;
@@ -84,6 +85,9 @@ impl KeyMethod {
         // Old peers end after the options, and some after the password.
         let user = line(text_if_any(bytes)?)?;
         let password = text_if_any(bytes)?;
+        if user.len() > LONGEST_CREDENTIAL || password.len() > LONGEST_CREDENTIAL {
+            return Err(Malformed);
+        }
         let peer_info = text_if_any(bytes)?.to_string();
         Ok(Self { source, options, credentials: Credentials { user, password }, peer_info })
     }
@@ -197,6 +201,20 @@ mod tests {
         assert_eq!(&*password.credentials.password, "secret\x07");
         let user = read(|message| message.credentials.user.push_str("\r\n")).expect("ends with a line break");
         assert_eq!(user.credentials.user, "berta");
+    }
+
+    #[test]
+    fn long_user_names_and_passwords_are_refused() {
+        for (user, password, is_read) in [(4096, 4096, true), (4097, 0, false), (0, 4097, false)] {
+            let mut bytes = vec![0, 0, 0, 0, METHOD];
+            bytes.extend([1; 48 + 64]);
+            for length in [2u16, user, password] {
+                bytes.extend((length + 1).to_be_bytes());
+                bytes.extend(vec![b'a'; length.into()]);
+                bytes.push(0);
+            }
+            assert_eq!(KeyMethod::parse(Role::Client, &bytes).is_ok(), is_read, "{user} {password}");
+        }
     }
 
     #[test]

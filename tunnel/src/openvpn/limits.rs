@@ -32,6 +32,10 @@ pub const MAX_BACKLOG: usize = 65_536;
 pub const HAND_WINDOW: Duration = Duration::from_secs(60);
 /// The lifetime of data keys.
 pub const RENEGOTIATE: Duration = Duration::from_secs(3600);
+/// The peer's soft reset is not answered earlier than this after the last negotiation began: each costs a TLS handshake.
+pub const RENEW_INTERVAL: Duration = Duration::from_millis(500);
+/// The longest user name and the longest password accepted, as in OpenVPN with PKCS #11.
+pub const LONGEST_CREDENTIAL: usize = 4096;
 /// The replaced key still opens packets for this time.
 pub const TRANSITION_WINDOW: Duration = Duration::from_secs(3600);
 /// The client asks again for the server's push reply after this time.

@@ -67,6 +67,8 @@ pub struct Peer {
     renew_at: Option<Time>,
     /// When the session ends if no new keys were negotiated.
     keys_end: Option<Time>,
+    /// Whether a command with control characters was reported.
+    has_bad_command: bool,
 }
 
 impl Peer {
@@ -94,6 +96,7 @@ impl Peer {
             agreement: None,
             renew_at: None,
             keys_end: None,
+            has_bad_command: false,
         }
     }
 
@@ -136,7 +139,10 @@ impl Peer {
             ChannelEvent::Failed { key_id, error } => self.handle_failure(now, key_id, error).map(|()| None),
             ChannelEvent::Command(command) if command == "EXIT" => Err(Cause::Exited),
             ChannelEvent::BadCommand => {
-                out.push(Action::Report { session: self.number, report: Report::BadCommand });
+                // Once: a peer could otherwise fill the log.
+                if !std::mem::replace(&mut self.has_bad_command, true) {
+                    out.push(Action::Report { session: self.number, report: Report::BadCommand });
+                }
                 Ok(None)
             }
             other => Ok(Some(other)),

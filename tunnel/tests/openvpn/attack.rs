@@ -18,7 +18,7 @@ use tunnel::openvpn::tls::{TlsConfig, WallClock};
 use tunnel::openvpn::wrap::{PacketId, Role, WrapError, WrapKeys, Wrapper};
 use tunnel::openvpn::{Verdict, verify};
 
-fn session_count(network: &Network) -> usize {
+pub fn session_count(network: &Network) -> usize {
     match &network.hosts[SERVER].core {
         Core::Server(server) => server.session_count(),
         Core::Client(_) => unreachable!(),
@@ -51,14 +51,14 @@ fn tls(setup: &Setup, network: &Network, own: &Issued) -> TlsConfig {
 }
 
 /// An attacker who passes TLS, with the channel only.
-struct Attacker {
-    channel: Channel,
+pub struct Attacker {
+    pub channel: Channel,
     random: Seeded,
-    address: SocketAddr,
+    pub address: SocketAddr,
 }
 
 impl Attacker {
-    fn new(setup: &Setup, network: &Network, number: u64, features: u32) -> Self {
+    pub fn new(setup: &Setup, network: &Network, number: u64, features: u32) -> Self {
         let mut random = Seeded::new(number);
         let local = SessionId::random(&mut random);
         Self::with_session(setup, network, number, features, local)
@@ -78,14 +78,14 @@ impl Attacker {
     }
 
     /// Begins another negotiation of keys, whatever became of the last one.
-    fn renew(&mut self, network: &Network) {
+    pub fn renew(&mut self, network: &Network) {
         if let Some(key_id) = self.channel.newest().map(|key| key.key_id) {
             self.channel.set_installed(key_id);
         }
         self.channel.renew(network.now(), &mut self.random).expect("begins");
     }
 
-    fn run(&mut self, network: &mut Network) -> Vec<ChannelEvent> {
+    pub fn run(&mut self, network: &mut Network) -> Vec<ChannelEvent> {
         let mut events = Vec::new();
         for _ in 0..50 {
             let now = network.now();
@@ -138,6 +138,7 @@ fn keys_are_renewed_with_the_certificate_of_the_session_only() {
         assert!(network.is_connected(SERVER));
         let other = setup.authority.issue("client", Role::Client, 3);
         attacker.channel.set_tls(tls(&setup, &network, if changes { &other } else { &setup.client }));
+        network.run(seconds(1));
         attacker.renew(&network);
         attacker.run(&mut network);
         let keys = network.hosts[SERVER].inbound.len();
@@ -269,7 +270,7 @@ fn a_command_with_control_characters_is_ignored_and_reported() {
     }
     attacker.run(&mut network);
     assert_eq!(network.hosts[SERVER].commands, ["INFO,a"]);
-    assert_eq!(network.hosts[SERVER].reports, [Report::BadCommand, Report::BadCommand, Report::BadCommand]);
+    assert_eq!(network.hosts[SERVER].reports, [Report::BadCommand], "once");
 }
 
 #[test]

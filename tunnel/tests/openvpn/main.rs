@@ -4,6 +4,7 @@ mod attack;
 mod certificates;
 mod crowd;
 mod handshakes;
+mod holders;
 mod host;
 mod hostile;
 mod lives;

@@ -142,7 +142,7 @@ impl Server {
         };
         let mut events = Vec::new();
         let handled = match begun {
-            Ok(()) => channel.handle_first(now, opened, &mut *self.random, &mut events),
+            Ok(()) => channel.handle_opened(now, opened, &mut *self.random, &mut events),
             Err(_) => Err(PacketError::NoTls),
         };
         if has_cookie && let Some(answers) = &mut self.answers {
