@@ -10,6 +10,7 @@
 
 mod actions;
 mod client;
+mod connections;
 mod lines;
 mod server;
 mod show;
@@ -302,17 +303,6 @@ impl<T: Transmit> ControlThread<T> {
         }
     }
 
-    /// Binds the sockets that are wanted.
-    fn open(&mut self) -> Result<(), String> {
-        if let Some(tcp) = &self.tcp {
-            tcp.listen().map_err(|error| error.to_string())?;
-        }
-        if self.tcp.as_ref().is_some_and(|tcp| tcp.is_alone()) {
-            return Ok(());
-        }
-        self.binding.open().map_err(|error| error.to_string())
-    }
-
     /// Ends all sessions, and tells the peers.
     fn end_all(&mut self) {
         let now = self.shared.clock.now();
@@ -374,18 +364,6 @@ impl<T: Transmit> ControlThread<T> {
         }
         if self.rebind.is_some_and(|at| at <= now.monotonic) {
             self.start(now);
-        }
-    }
-
-    /// Ends the sessions whose connections have ended.
-    fn connections(&mut self) {
-        let ended = self.tcp.as_ref().map(|tcp| tcp.ended()).unwrap_or_default();
-        for (remote, error) in ended {
-            if let Some(error) = error {
-                tracing::debug!("interface {}: TCP connection with {remote}: {error}", self.name);
-            }
-            let now = self.shared.clock.now();
-            self.call(now, |side, out| side.connection_ended(now, remote, out));
         }
     }
 
