@@ -9,6 +9,7 @@ mod machine;
 #[allow(dead_code)]
 mod manual;
 mod openvpn;
+mod openvpn_access;
 mod openvpn_client;
 #[path = "../netns/openvpn_client_ends.rs"]
 #[allow(dead_code)]

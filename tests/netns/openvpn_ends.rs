@@ -45,10 +45,10 @@ pub const CLIENT_END: usize = 0;
 /// The end that is a server.
 pub const SERVER_END: usize = 1;
 /// The end of a second client.
-const OTHER_END: usize = 2;
-const SITES: [&str; 3] = ["a", "b", "c"];
+pub const OTHER_END: usize = 2;
+pub const SITES: [&str; 3] = ["a", "b", "c"];
 const NAMES: [&str; 3] = ["client", "server", "other"];
-const INTERFACES: [&str; 3] = ["oc", "os", "ox"];
+pub const INTERFACES: [&str; 3] = ["oc", "os", "ox"];
 /// Where a client finds the server.
 const REMOTES: [&str; 3] = ["192.168.77.2", "", "192.168.78.2"];
 const SERVER_OUTSIDE_V6: &str = "fd77::2";

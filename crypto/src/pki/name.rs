@@ -112,6 +112,14 @@ impl DistinguishedName {
         })
     }
 
+    /// The attributes with text, in order: name of the type, value.
+    pub fn attributes(&self) -> impl Iterator<Item = (String, &str)> {
+        self.0.parts.iter().flatten().filter_map(|attribute| match &attribute.value {
+            Value::Text(text) => Some((type_name(attribute.kind), text.as_str())),
+            Value::Other(_) => None,
+        })
+    }
+
     fn from_attributes(parts: Vec<Vec<(ObjectIdentifier, String)>>) -> Result<Self, NameError> {
         let mut sequence = RdnSequence::default();
         for attributes in parts {

@@ -12,11 +12,11 @@ mod actions;
 mod client;
 mod connections;
 mod lines;
+mod messages;
 mod server;
 mod show;
+mod side;
 
-use super::login::Question;
-use super::options::Network;
 use super::settings::{Role, Settings};
 use super::tcp::Tcp;
 use crate::datapath::DataPathEvent;
@@ -32,18 +32,19 @@ use crossbeam_channel::{Receiver, Select, TryRecvError};
 use crypto::{Engine, Random};
 use ipnet::IpNet;
 use lines::Lines;
+pub use messages::{Asked, Command, Report};
 use packet::{DropCounters, DropReason, Endpoint};
 use port::{Transmit, Wake};
-use server::ServerSide;
+pub use server::Decision;
+use server::{Answered, Answers, ServerSide};
 pub use show::{Session, Snapshot};
+use side::Side;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tunnel::openvpn::action::SessionNumber;
-use tunnel::openvpn::key_method::Credentials;
 use tunnel::openvpn::negotiate::DataCipher;
 use tunnel::openvpn::{Cause, Outbox};
 use tunnel::wireguard::AllowedIps;
@@ -53,36 +54,6 @@ use tunnel::{Now, PeerId, Time};
 const TURN: usize = 16;
 /// How often binding a port is tried again after a failure when the interface came up.
 const REBIND: Duration = Duration::from_secs(1);
-
-/// A request of control.
-pub enum Command {
-    /// Show the sessions.
-    Snapshot(tokio::sync::oneshot::Sender<Snapshot>),
-    /// The interface went up or down, or has another MTU.
-    Link {
-        /// Whether it is up.
-        up: bool,
-        /// Its MTU.
-        mtu: usize,
-    },
-    /// The user has answered the question of [`Report::Asks`].
-    Answer(Credentials),
-    /// End the sessions; a client connects again.
-    Restart,
-    /// Tell the peers, and stop the thread.
-    Stop,
-}
-
-/// What the thread tells the owner of the interface.
-#[derive(Debug)]
-pub enum Report {
-    /// A server has given us this network.
-    Configured(Network),
-    /// The user must be asked before the next attempt to connect.
-    Asks(Question),
-    /// The server has refused us for good, with this reason.
-    Refused(String),
-}
 
 /// The queues that the control thread serves.
 pub struct Inbox {
@@ -120,6 +91,8 @@ pub struct Parts<T> {
     pub tcp: Option<Arc<Tcp>>,
     /// The queues to serve.
     pub inbox: Inbox,
+    /// The sending end of the commands, for answers of programs.
+    pub own: crossbeam_channel::Sender<Command>,
     /// Where the owner of the interface is told what a server has given us.
     pub reports: mpsc::UnboundedSender<Report>,
 }
@@ -163,12 +136,6 @@ struct Entry {
     endpoint: Endpoint,
 }
 
-/// What the thread is.
-enum Side {
-    Server(Box<ServerSide>),
-    Client(Box<ClientSide>),
-}
-
 /// The number of a session, as the data path knows it.
 fn peer_id(session: SessionNumber) -> PeerId {
     PeerId::new(session.into())
@@ -178,12 +145,15 @@ impl<T: Transmit> ControlThread<T> {
     /// A control thread without sessions, for an interface that is down.
     pub fn new(parts: Parts<T>) -> Self {
         let Parts { name, settings, engine, random, shared, outside, .. } = parts;
-        let Parts { outbound_wake, drops, mut binding, tcp, inbox, reports, .. } = parts;
+        let Parts { outbound_wake, drops, mut binding, tcp, inbox, own, reports, .. } = parts;
         // Nothing is bound yet, so that nothing can be refused.
         let _ = binding.set_port(settings.port);
         binding.set_addresses(settings.udp);
         let side = match settings.role {
-            Role::Server(server) => Side::Server(Box::new(ServerSide::new(*server, engine, random))),
+            Role::Server(server) => {
+                let answers = Answers { scripts: settings.scripts, own, reports: reports.clone() };
+                Side::Server(Box::new(ServerSide::new(&name, *server, answers, engine, random)))
+            }
             Role::Client(client) => {
                 let (reports, tcp) = (reports.clone(), tcp.clone());
                 Side::Client(Box::new(ClientSide::new(*client, engine, random, reports, tcp)))
@@ -265,6 +235,14 @@ impl<T: Transmit> ControlThread<T> {
                 let now = self.shared.clock.now();
                 self.call(now, |side, out| side.answer(now, credentials, out));
             }
+            Command::Answered { session, ticket, answer } => {
+                self.answered(|server, now, out| {
+                    server.answered(now, session, ticket, Answered::Program(answer), out);
+                });
+            }
+            Command::Verdict { session, key_id, verdict } => {
+                self.answered(|server, now, out| server.take_decision(now, session, key_id, verdict, out));
+            }
             Command::Restart if self.is_running => {
                 self.end_all();
                 let now = self.shared.clock.now();
@@ -272,6 +250,16 @@ impl<T: Transmit> ControlThread<T> {
             }
             Command::Restart | Command::Stop => {}
         }
+    }
+
+    /// A question about a client is answered.
+    fn answered(&mut self, act: impl FnOnce(&mut ServerSide, Now, &mut Outbox)) {
+        let now = self.shared.clock.now();
+        self.call(now, |side, out| {
+            if let Side::Server(server) = side {
+                act(server, now, out);
+            }
+        });
     }
 
     fn link(&mut self, up: bool, mtu: usize) {
@@ -408,77 +396,6 @@ impl<T: Transmit> ControlThread<T> {
             if left_out > 0 {
                 tracing::info!("interface {name}: {left_out} such lines were left out");
             }
-        }
-    }
-}
-
-impl Side {
-    /// The other end of a session, for the log.
-    fn name_of(&self, session: SessionNumber) -> String {
-        match self {
-            Self::Server(server) => server.name_of(session),
-            Self::Client(client) => client.server(),
-        }
-    }
-
-    fn start(&mut self, now: Now, out: &mut Outbox) {
-        if let Self::Client(client) = self {
-            client.connect(now, out);
-        }
-    }
-
-    fn answer(&mut self, now: Now, credentials: Credentials, out: &mut Outbox) {
-        if let Self::Client(client) = self {
-            client.answered(now, credentials, out);
-        }
-    }
-
-    fn stop(&mut self, now: Now, sessions: &[SessionNumber], out: &mut Outbox) {
-        match self {
-            Self::Server(server) => server.stop(now, sessions, out),
-            Self::Client(client) => client.stop(now, out),
-        }
-    }
-
-    fn renew(&mut self, now: Now, session: SessionNumber, out: &mut Outbox) {
-        match self {
-            Self::Server(server) => server.core.handle_renewal(now, session, out),
-            Self::Client(client) => client.core.handle_renewal(now, out),
-        }
-    }
-
-    fn exited(&mut self, now: Now, session: SessionNumber, out: &mut Outbox) {
-        match self {
-            Self::Server(server) => server.core.handle_exit(now, session, out),
-            Self::Client(client) => client.core.handle_exit(now, out),
-        }
-    }
-
-    fn confirm(&mut self, now: Now, session: SessionNumber, index: u32, out: &mut Outbox) {
-        match self {
-            Self::Server(server) => server.core.handle_confirmed(now, session, index, out),
-            Self::Client(client) => client.core.handle_confirmed(now, index, out),
-        }
-    }
-
-    fn connection_ended(&mut self, now: Now, remote: SocketAddr, out: &mut Outbox) {
-        match self {
-            Self::Server(server) => server.core.handle_connection_end(now, remote, out),
-            Self::Client(client) => client.connection_ended(now, remote, out),
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Now, out: &mut Outbox) {
-        match self {
-            Self::Server(server) => server.core.handle_timeout(now, out),
-            Self::Client(client) => client.handle_timeout(now, out),
-        }
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        match self {
-            Self::Server(server) => server.core.next_timeout(),
-            Self::Client(client) => client.next_timeout(),
         }
     }
 }

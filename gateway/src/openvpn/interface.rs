@@ -84,6 +84,7 @@ impl Interface {
             binding: tunnel.binding(),
             tcp,
             inbox,
+            own: commands.clone(),
             reports,
         };
         tunnel.start_slow_path(Rights::Sockets, move || ControlThread::new(parts).run())?;

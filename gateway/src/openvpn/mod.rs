@@ -9,6 +9,7 @@
 //! ```
 //! TLS and the admission of clients are on the control thread, which carries no packets.
 
+pub mod client_file;
 pub mod control_thread;
 pub mod convert;
 pub mod interface;

@@ -4,7 +4,7 @@
 //! free. Numbers are remembered by common name, so that the pool bounds what is remembered.
 
 use super::settings::ServerNetwork;
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tunnel::openvpn::action::SessionNumber;
@@ -39,8 +39,10 @@ pub struct Exhausted;
 /// The pool.
 #[derive(Debug, Default)]
 pub struct Pool {
-    v4: Option<Ipv4Net>,
-    v6: Option<Ipv6Net>,
+    /// The first address.
+    v4: Option<Ipv4Addr>,
+    /// The first address.
+    v6: Option<Ipv6Addr>,
     /// Addresses that are given by settings.
     reserved: BTreeSet<IpAddr>,
     /// How many numbers there are.
@@ -55,11 +57,13 @@ pub struct Pool {
 impl Pool {
     /// All addresses of these networks but the server's, and but those that settings give to a client.
     pub fn new(network: &ServerNetwork) -> Self {
-        let v4_size = network.v4.map(|v4| {
-            let hosts = u64::from(v4.broadcast().to_bits()) - u64::from(v4.network().to_bits()) + 1;
+        let v4 = network.v4.map(|v4| {
             // Network, server and broadcast.
-            u32::try_from(hosts.saturating_sub(3)).unwrap_or(u32::MAX)
+            let all = (v4.network().to_bits().saturating_add(2), v4.broadcast().to_bits().saturating_sub(1));
+            network.pool.map_or(all, |(first, last)| (first.to_bits(), last.to_bits()))
         });
+        let v4_size = v4.map(|(first, last)| (u64::from(last) + 1).saturating_sub(first.into()));
+        let v4_size = v4_size.map(|size| u32::try_from(size).unwrap_or(u32::MAX));
         let v6_size = network.v6.map(|v6| {
             let hosts = 1u128.checked_shl(u32::from(128 - v6.prefix_len())).unwrap_or(u128::MAX);
             u32::try_from(hosts.saturating_sub(FIRST_V6)).unwrap_or(u32::MAX)
@@ -70,16 +74,25 @@ impl Pool {
             .values()
             .flat_map(|client| client.v4.map(IpAddr::V4).into_iter().chain(client.v6.map(IpAddr::V6)));
         let reserved = given.collect();
-        Self { v4: network.v4, v6: network.v6, reserved, size, ..Self::default() }
+        let v4 = v4.map(|(first, _)| Ipv4Addr::from_bits(first));
+        let v6 = network.v6.map(|v6| Ipv6Addr::from_bits(v6.network().to_bits() + FIRST_V6));
+        Self { v4, v6, reserved, size, ..Self::default() }
     }
 
-    /// Gives a session the addresses that the client of this name had last, or free ones.
-    pub fn assign(&mut self, session: SessionNumber, name: &str) -> Result<Lease, Exhausted> {
-        let before = self.by_name.get(name).copied().filter(|number| self.is_free(*number));
-        let is_fresh = |number: &u32| self.is_free(*number) && !self.owners.contains_key(number);
+    /// Gives a session the addresses that the client of this name had last, or free ones. `is_used`: whether a client has a
+    /// prefix that is not of the pool.
+    pub fn assign(
+        &mut self,
+        session: SessionNumber,
+        name: &str,
+        is_used: impl Fn(IpNet) -> bool,
+    ) -> Result<Lease, Exhausted> {
+        let is_free = |number: &u32| self.is_free(*number) && !self.lease(*number).prefixes().any(&is_used);
+        let before = self.by_name.get(name).copied().filter(is_free);
+        let is_fresh = |number: &u32| !self.owners.contains_key(number) && is_free(number);
         let number = before
             .or_else(|| (0..self.size).find(is_fresh))
-            .or_else(|| (0..self.size).find(|number| self.is_free(*number)))
+            .or_else(|| (0..self.size).find(is_free))
             .ok_or(Exhausted)?;
         if let Some(owner) = self.owners.insert(number, name.to_owned())
             && owner != name
@@ -106,9 +119,8 @@ impl Pool {
 
     fn lease(&self, number: u32) -> Lease {
         Lease {
-            // The network, and the server.
-            v4: self.v4.map(|v4| Ipv4Addr::from_bits(v4.network().to_bits() + 2 + number)),
-            v6: self.v6.map(|v6| Ipv6Addr::from_bits(v6.network().to_bits() + FIRST_V6 + u128::from(number))),
+            v4: self.v4.map(|first| Ipv4Addr::from_bits(first.to_bits().saturating_add(number))),
+            v6: self.v6.map(|first| Ipv6Addr::from_bits(first.to_bits() + u128::from(number))),
         }
     }
 
@@ -133,7 +145,10 @@ mod tests {
     }
 
     fn v4(pool: &mut Pool, session: SessionNumber, name: &str) -> Option<String> {
-        pool.assign(session, name).ok().and_then(|lease| lease.v4).map(|address| address.to_string())
+        pool.assign(session, name, |_| false)
+            .ok()
+            .and_then(|lease| lease.v4)
+            .map(|address| address.to_string())
     }
 
     #[test]
@@ -142,7 +157,7 @@ mod tests {
         let own: Vec<String> = network.own().map(|own| own.to_string()).collect();
         assert_eq!(own, ["10.8.0.1/24", "fd00:8::1/64"]);
         let mut pool = Pool::new(&network);
-        let lease = pool.assign(7, "berlin").expect("free");
+        let lease = pool.assign(7, "berlin", |_| false).expect("free");
         assert_eq!(lease.v4, Some([10, 8, 0, 2].into()));
         assert_eq!(lease.v6, Some("fd00:8::1000".parse().expect("literal")));
         assert_eq!(v4(&mut pool, 8, "rome").as_deref(), Some("10.8.0.3"));
@@ -158,7 +173,7 @@ mod tests {
         for (session, name) in [(4, "c"), (5, "d"), (6, "e")] {
             assert!(v4(&mut pool, session, name).is_some());
         }
-        assert_eq!(pool.assign(7, "f"), Err(Exhausted));
+        assert_eq!(pool.assign(7, "f", |_| false), Err(Exhausted));
         pool.release(3);
         assert_eq!(v4(&mut pool, 8, "f").as_deref(), Some("10.8.0.2"), "nothing else is free");
         pool.release(2);
@@ -185,10 +200,22 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_the_network_is_given_but_for_addresses_that_clients_have() {
+        let part = Some(([10, 8, 0, 50].into(), [10, 8, 0, 52].into()));
+        let mut pool = Pool::new(&ServerNetwork { pool: part, ..network("10.8.0.0/24", None) });
+        let used: IpNet = "10.8.0.50/32".parse().expect("literal");
+        let mut assign =
+            |session| pool.assign(session, &session.to_string(), |prefix| prefix == used).map(|it| it.v4);
+        assert_eq!(assign(1), Ok(Some([10, 8, 0, 51].into())));
+        assert_eq!(assign(2), Ok(Some([10, 8, 0, 52].into())));
+        assert_eq!(assign(3), Err(Exhausted));
+    }
+
+    #[test]
     fn a_network_without_room_has_no_addresses() {
         for network in [network("10.8.0.0/30", Some("fd00::/120")), ServerNetwork::default()] {
-            assert_eq!(Pool::new(&network).assign(1, "a"), Err(Exhausted));
+            assert_eq!(Pool::new(&network).assign(1, "a", |_| false), Err(Exhausted));
         }
-        assert!(Pool::new(&network("10.8.0.0/30", None)).assign(1, "a").is_ok());
+        assert!(Pool::new(&network("10.8.0.0/30", None)).assign(1, "a", |_| false).is_ok());
     }
 }

@@ -169,6 +169,8 @@ impl Runner {
 
     fn handle_report(&mut self, report: Report) -> Result<(), RunError> {
         match report {
+            // No management interface is there to be asked.
+            Report::Asked(_) => Ok(()),
             Report::Configured(network) => self.configure(network),
             Report::Asks(question) => {
                 self.ask(question);

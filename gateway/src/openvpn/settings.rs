@@ -1,7 +1,8 @@
 //! What an OpenVPN interface is to do.
 
 use super::login::LoginSettings;
-use super::scripts::Scripts;
+use super::scripts::{Environment, Scripts};
+use crypto::pki::Certificate;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use port::SocketOptions;
 use port::udp::UdpBinding;
@@ -65,6 +66,59 @@ pub struct ServerSettings {
     pub core: ServerConfiguration,
     /// What clients are given.
     pub network: ServerNetwork,
+    /// What is asked about clients, beside their certificates.
+    pub access: Access,
+}
+
+/// How `auth-user-pass-verify` gets the password.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PasswordWay {
+    /// In a file (`via-file`).
+    #[default]
+    File,
+    /// In its environment (`via-env`).
+    Environment,
+}
+
+/// What is asked about clients, beside their certificates.
+pub struct Access {
+    /// A verdict must be complete after this time (`hand-window`).
+    pub longest: Duration,
+    /// The same, if a program has asked for more time for the user.
+    pub longest_pending: Duration,
+    /// How `auth-user-pass-verify` gets the password.
+    pub password_way: PasswordWay,
+    /// Whether clients without a password are asked about too (`auth-user-pass-optional`).
+    pub is_password_optional: bool,
+    /// Whether the user name stands for the common name (`username-as-common-name`).
+    pub uses_user_name: bool,
+    /// Whether the management interface is asked (`management-client-auth`).
+    pub asks_management: bool,
+    /// The networks behind a client that are used (`max-routes-per-client`).
+    pub max_routes: usize,
+    /// Clients have addresses in this network only (`ifconfig-push-constraint`).
+    pub constraint: Option<Ipv4Net>,
+    /// The authorities, whose certificates programs are told about.
+    pub authorities: Vec<Certificate>,
+    /// Variables of all programs.
+    pub environment: Environment,
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Self {
+            longest: Duration::from_secs(60),
+            longest_pending: Duration::from_secs(1800),
+            password_way: PasswordWay::default(),
+            is_password_optional: false,
+            uses_user_name: false,
+            asks_management: false,
+            max_routes: 256,
+            constraint: None,
+            authorities: Vec::new(),
+            environment: Environment::default(),
+        }
+    }
 }
 
 /// What clients are given, with the topology `subnet`.
@@ -80,6 +134,8 @@ pub struct ServerNetwork {
     pub push: Vec<String>,
     /// Settings by common name (`client-config-dir`).
     pub clients: BTreeMap<String, ClientOverride>,
+    /// The addresses that clients without settings get (`ifconfig-pool`); all of `v4`, if none.
+    pub pool: Option<(Ipv4Addr, Ipv4Addr)>,
     /// Whether clients without settings are refused (`ccd-exclusive`).
     pub requires_override: bool,
     /// Whether several clients may have one common name (`duplicate-cn`).
@@ -91,12 +147,18 @@ pub struct ServerNetwork {
 pub struct ClientOverride {
     /// Its address (`ifconfig-push`).
     pub v4: Option<Ipv4Addr>,
+    /// The netmask that it is told; that of the server's network, if none.
+    pub netmask: Option<Ipv4Addr>,
     /// Its address (`ifconfig-ipv6-push`).
     pub v6: Option<Ipv6Addr>,
     /// Networks behind it (`iroute`, `iroute-ipv6`).
     pub behind: Vec<IpNet>,
     /// What it is told beside what all are told.
     pub push: Vec<String>,
+    /// Whether it is told nothing of what all are told (`push-reset`).
+    pub reset: bool,
+    /// What all are told and it is not, by how the options begin (`push-remove`).
+    pub remove: Vec<String>,
     /// Whether it is refused.
     pub is_disabled: bool,
 }

@@ -87,7 +87,13 @@ impl PeerInfo {
         Self { proto: self.proto & proto, ..self }
     }
 
-    /// Whether the client has announced all of these bits.
+    /// Whether the client has announced all of these bits, even if our side does not use them.
+    pub fn announces(&self, bits: u32) -> bool {
+        let line = self.lines.iter().rev().find(|(name, _)| name == "IV_PROTO");
+        line.and_then(|(_, value)| value.parse::<u32>().ok()).is_some_and(|proto| proto & bits == bits)
+    }
+
+    /// Whether the client has announced all of these bits, of those that our side uses.
     pub fn has(&self, bits: u32) -> bool {
         self.proto & bits == bits
     }

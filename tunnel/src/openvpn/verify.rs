@@ -375,3 +375,9 @@ pub fn server_config(identity: Identity, check: Arc<PeerCheck>) -> Result<Server
     let builder = builder.with_client_cert_verifier(check);
     builder.with_single_cert(identity.chain, identity.key)
 }
+
+/// The configuration of TLS for a server that asks clients for no certificate (`verify-client-cert none`).
+pub fn server_config_without_certificates(identity: Identity) -> Result<ServerConfig, Error> {
+    let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    builder.with_no_client_auth().with_single_cert(identity.chain, identity.key)
+}

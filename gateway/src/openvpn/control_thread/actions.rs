@@ -65,7 +65,7 @@ impl<T: Transmit> ControlThread<T> {
         }
         // After all packets, which must not be overtaken.
         for (session, request) in asked {
-            self.decide(now, session, &request, source);
+            self.decide(now, session, *request, source);
         }
     }
 
@@ -74,7 +74,7 @@ impl<T: Transmit> ControlThread<T> {
     }
 
     /// Decides about a client.
-    fn decide(&mut self, now: Now, session: SessionNumber, request: &Request, source: Option<Endpoint>) {
+    fn decide(&mut self, now: Now, session: SessionNumber, request: Request, source: Option<Endpoint>) {
         let Side::Server(server) = &mut self.side else { return };
         let mut out = Outbox::new();
         server.decide(now, session, request, &mut out);
@@ -141,6 +141,9 @@ impl<T: Transmit> ControlThread<T> {
     fn closed(&mut self, now: Now, session: SessionNumber, cause: &Cause) {
         let entry = self.sessions.remove(&session);
         self.say_closed(session, entry.is_some(), cause);
+        let bytes = entry
+            .as_ref()
+            .map_or([0, 0], |entry| [&entry.peer.received, &entry.peer.sent].map(|it| it.bytes()));
         if let Some(entry) = entry {
             for prefix in entry.prefixes {
                 // A newer session of the client may have them already.
@@ -154,7 +157,7 @@ impl<T: Transmit> ControlThread<T> {
             self.shared.tables.orders.give(&entry.peer, Order::Drop, &self.outbound_wake);
         }
         match &mut self.side {
-            Side::Server(server) => server.closed(session),
+            Side::Server(server) => server.closed(now, session, bytes),
             Side::Client(client) if self.is_running => client.closed(now.monotonic, cause),
             Side::Client(_) => {}
         }

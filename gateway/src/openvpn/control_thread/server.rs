@@ -1,54 +1,93 @@
 //! The side of a server: who is admitted, with which addresses.
+//!
+//! ```text
+//! Authenticate ──> deciding: certificates, password, file of the client, addresses, client-connect, learn-address ──> admit
+//!                     │ one question at a time; the client waits, and nothing else does
+//!                     └──> a program (Command::Answered), or the management interface (Command::Verdict)
+//! ```
 
-use crate::openvpn::pool::{Exhausted, Lease, Pool};
-use crate::openvpn::settings::{ServerNetwork, ServerSettings};
-use crypto::pki::Certificate;
+mod deciding;
+mod questions;
+mod told;
+mod variables;
+
+use super::{Command, Report};
+use crate::openvpn::pool::{Lease, Pool};
+use crate::openvpn::scripts::{Environment, Hook, Request as Run, Scripts};
+use crate::openvpn::settings::{Access, ServerNetwork, ServerSettings};
+use crossbeam_channel::Sender;
 use crypto::{Engine, Random};
+pub(super) use deciding::Answered;
+use deciding::Deciding;
+pub use deciding::Decision;
 use ipnet::IpNet;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use tunnel::Now;
-use tunnel::openvpn::action::{Request, SessionNumber};
-use tunnel::openvpn::peer_info::proto;
-use tunnel::openvpn::{Outbox, Server, Verdict};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tunnel::openvpn::action::SessionNumber;
+use tunnel::openvpn::{Outbox, Server};
+use tunnel::{Now, Time};
+
+/// A program whose answer nothing waits for is killed after this time.
+const NOTICE: Duration = Duration::from_secs(60);
+
+/// Where answers about clients come from.
+pub(super) struct Answers {
+    /// Programs.
+    pub(super) scripts: Scripts,
+    /// Where their answers are sent.
+    pub(super) own: Sender<Command>,
+    /// Where the management interface is asked.
+    pub(super) reports: mpsc::UnboundedSender<Report>,
+}
 
 /// A server, and its clients.
 pub(super) struct ServerSide {
     pub(super) core: Server,
     network: ServerNetwork,
+    access: Access,
     pool: Pool,
+    scripts: Scripts,
+    own: Sender<Command>,
+    reports: mpsc::UnboundedSender<Report>,
+    /// Clients whose verdict is not complete.
+    deciding: BTreeMap<SessionNumber, Deciding>,
+    /// The last ticket: an answer with another one is too late.
+    ticket: u64,
     /// Clients that were admitted, of which some may not be connected yet.
     admitted: BTreeMap<SessionNumber, Admitted>,
 }
 
+/// A client that has addresses.
 struct Admitted {
     name: String,
     prefixes: Vec<IpNet>,
-}
-
-/// Why a client is refused.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum Refused {
-    #[error("its certificate has no common name")]
-    NoName,
-    #[error("the common name of its certificate has changed from {0}")]
-    OtherName(String),
-    #[error("it is disabled")]
-    Disabled,
-    #[error("there are no settings for {0}")]
-    NoSettings(String),
-    #[error("it sends no peer ID: OpenVPN 2.4 or later is needed")]
-    NoPeerId,
-    #[error(transparent)]
-    Exhausted(#[from] Exhausted),
+    /// What programs are told about it.
+    environment: Environment,
+    since: Time,
+    /// Whether `client-connect` let it in, if there is such a program.
+    is_announced: bool,
+    /// The prefixes that `learn-address` has accepted.
+    learned: Vec<IpNet>,
 }
 
 impl ServerSide {
-    pub(super) fn new(settings: ServerSettings, engine: Arc<dyn Engine>, random: Box<dyn Random>) -> Self {
-        let ServerSettings { core, network } = settings;
+    pub(super) fn new(
+        interface: &str,
+        settings: ServerSettings,
+        answers: Answers,
+        engine: Arc<dyn Engine>,
+        random: Box<dyn Random>,
+    ) -> Self {
+        let ServerSettings { core, network, mut access } = settings;
+        let Answers { scripts, own, reports } = answers;
+        access.environment.set("dev", interface);
         let pool = Pool::new(&network);
         let core = Server::new(core, engine, random);
-        Self { core, network, pool, admitted: BTreeMap::new() }
+        let (deciding, admitted) = (BTreeMap::new(), BTreeMap::new());
+        Self { core, network, access, pool, scripts, own, reports, deciding, ticket: 0, admitted }
     }
 
     /// Tells all clients that they are to connect again.
@@ -74,58 +113,50 @@ impl ServerSide {
         self.admitted.get(&session).map(|admitted| admitted.prefixes.clone()).unwrap_or_default()
     }
 
-    pub(super) fn closed(&mut self, session: SessionNumber) {
-        self.admitted.remove(&session);
+    /// A session has ended, after this many bytes from and to the client.
+    pub(super) fn closed(&mut self, now: Now, session: SessionNumber, bytes: [u64; 2]) {
+        self.deciding.remove(&session);
         self.pool.release(session);
+        let Some(mut admitted) = self.admitted.remove(&session) else { return };
+        for prefix in std::mem::take(&mut admitted.learned) {
+            self.forget_address(prefix, &admitted);
+        }
+        if admitted.is_announced && self.scripts.has(Hook::ClientDisconnect) {
+            let Admitted { environment, name, since, .. } = &mut admitted;
+            environment.set("bytes_received", bytes[0]);
+            environment.set("bytes_sent", bytes[1]);
+            environment.set("time_duration", (now.monotonic - *since).as_secs());
+            let mut run = Run::new(Hook::ClientDisconnect, environment.clone(), NOTICE);
+            run.line = line_of(&*name);
+            self.scripts.tell(&run);
+        }
     }
 
-    /// Decides about a client, or about its new keys.
-    pub(super) fn decide(&mut self, now: Now, session: SessionNumber, request: &Request, out: &mut Outbox) {
-        let verdict = match self.admit(now, session, request, out) {
-            Ok(push) => Verdict::Accept { push },
-            Err(refused) => {
-                tracing::info!("client at {} is refused: {refused}", request.address);
-                Verdict::Refuse { reason: refused.to_string() }
-            }
-        };
-        self.core.admit(now, session, request.key_id, verdict, out);
+    /// `learn-address delete`.
+    fn forget_address(&self, prefix: IpNet, admitted: &Admitted) {
+        // The client may be connected again by now, with the same address.
+        let is_again = |other: &Admitted| other.learned.contains(&prefix);
+        if self.scripts.has(Hook::LearnAddress) && !self.admitted.values().any(is_again) {
+            let mut run = Run::new(Hook::LearnAddress, admitted.environment.clone(), NOTICE);
+            run.arguments = vec!["delete".to_owned(), shown(prefix)];
+            run.line = line_of(&prefix);
+            self.scripts.tell(&run);
+        }
     }
 
-    /// Admits a client; returns what it is told.
-    fn admit(
-        &mut self,
-        now: Now,
-        session: SessionNumber,
-        request: &Request,
-        out: &mut Outbox,
-    ) -> Result<Vec<String>, Refused> {
-        let name = common_name(request).ok_or(Refused::NoName)?;
-        let own = self.network.clients.get(&name).cloned();
-        if own.is_none() && self.network.requires_override {
-            return Err(Refused::NoSettings(name));
+    pub(super) fn handle_timeout(&mut self, now: Now, out: &mut Outbox) {
+        let is_late = |deciding: &Deciding| now.monotonic >= deciding.until;
+        let late = self.deciding.iter().filter(|(_, deciding)| is_late(deciding));
+        let late: Vec<SessionNumber> = late.map(|(session, _)| *session).collect();
+        for session in late {
+            self.give_up(now, session, out);
         }
-        let own = own.unwrap_or_default();
-        if own.is_disabled {
-            return Err(Refused::Disabled);
-        }
-        if request.is_renewal {
-            return match self.common_name(session) {
-                Some(before) if before == name => Ok(Vec::new()),
-                before => Err(Refused::OtherName(before.unwrap_or_default().to_owned())),
-            };
-        }
-        if !request.info.has(proto::DATA_V2) {
-            return Err(Refused::NoPeerId);
-        }
-        if !self.network.duplicate_names {
-            self.end_others(now, session, &name, out);
-        }
-        let given = Lease { v4: own.v4, v6: own.v6 };
-        let lease = if given == Lease::default() { self.pool.assign(session, &name)? } else { given };
-        let push = self.push(&lease).chain(own.push).collect();
-        let prefixes = lease.prefixes().chain(own.behind).collect();
-        self.admitted.insert(session, Admitted { name, prefixes });
-        Ok(push)
+        self.core.handle_timeout(now, out);
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        let waiting = self.deciding.values().map(|deciding| deciding.until);
+        self.core.next_timeout().into_iter().chain(waiting).min()
     }
 
     /// Ends earlier sessions with a common name: the client has connected again.
@@ -141,28 +172,32 @@ impl ServerSide {
         }
     }
 
-    /// What a client with these addresses is told.
-    fn push(&self, lease: &Lease) -> impl Iterator<Item = String> + use<> {
-        let mut push = vec!["topology subnet".to_owned()];
-        for own in self.network.own() {
-            match (own, lease.v4, lease.v6) {
-                (IpNet::V4(own), Some(address), _) => {
-                    push.push(format!("route-gateway {}", own.addr()));
-                    push.push(format!("ifconfig {address} {}", own.netmask()));
-                }
-                (IpNet::V6(own), _, Some(address)) => {
-                    push.push(format!("ifconfig-ipv6 {address}/{} {}", own.prefix_len(), own.addr()));
-                }
-                _ => {}
-            }
+    /// Ends sessions with addresses that settings give to another client.
+    fn end_holders(&mut self, now: Now, session: SessionNumber, lease: &Lease, out: &mut Outbox) {
+        let prefixes: Vec<IpNet> = lease.prefixes().collect();
+        let holds = |admitted: &Admitted| prefixes.iter().any(|prefix| admitted.prefixes.contains(prefix));
+        let others = self.admitted.iter().filter(|(other, admitted)| **other != session && holds(admitted));
+        let others: Vec<SessionNumber> = others.map(|(other, _)| *other).collect();
+        for other in others {
+            tracing::warn!("{}: its address is given to another client", self.name_of(other));
+            self.core.disconnect(now, other, "RESTART", out);
+            self.pool.release(other);
         }
-        push.extend(self.network.push.iter().cloned());
-        push.into_iter()
     }
 }
 
-/// The common name of a client's certificate, which the protocol has verified.
-fn common_name(request: &Request) -> Option<String> {
-    let certificate = Certificate::from_der(request.certificates.first()?).ok()?;
-    certificate.subject().common_name().map(str::to_owned).filter(|name| !name.is_empty())
+/// A prefix as OpenVPN writes it for programs: an address without its length.
+fn shown(prefix: IpNet) -> String {
+    if prefix.prefix_len() == prefix.max_prefix_len() {
+        prefix.addr().to_string()
+    } else {
+        prefix.to_string()
+    }
+}
+
+/// The line of programs about one thing, which run one after the other.
+fn line_of(what: &(impl Hash + ?Sized)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish() | 1
 }

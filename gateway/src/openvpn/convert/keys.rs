@@ -5,6 +5,7 @@ use config::openvpn::OpenVpn;
 use config::openvpn::settings::{Connection, Digest, Material, NameMatch, Revocation, Wrapping};
 use crypto::cipher::Integrity;
 use crypto::pem::{self, Section};
+use crypto::pki::Certificate;
 use crypto::prf::Prf;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::time::Duration;
@@ -135,6 +136,13 @@ pub(super) fn check(settings: &OpenVpn, peer: Role, refusals: &mut Refusals) -> 
     }
     tls.peer_fingerprints.iter().for_each(|fingerprint| check.add_fingerprint(*fingerprint));
     Some(check)
+}
+
+/// The authorities, for programs that check certificates.
+pub(super) fn authorities(material: &Material, refusals: &mut Refusals) -> Option<Vec<Certificate>> {
+    let found = certificates("ca", material, refusals)?;
+    // One that our parser does not read is used for chains all the same.
+    Some(found.iter().filter_map(|der| Certificate::from_der(der).ok()).collect())
 }
 
 /// Our certificate, and its key.

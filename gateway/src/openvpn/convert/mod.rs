@@ -5,6 +5,7 @@
 //! ```
 //! Nothing is left out silently: a setting that an interface does not serve yet is refused with its directive.
 
+mod access;
 mod client;
 mod keys;
 mod not_served;
@@ -119,7 +120,7 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
     let link = settings.connections.first().unwrap_or(&none);
     let role = match settings.role {
         Role::Server => {
-            server::server(&settings, link, sources, &mut refusals).map(Box::new).map(SettingsRole::Server)
+            server::server(&settings, link, &mut refusals).map(Box::new).map(SettingsRole::Server)
         }
         Role::Client => {
             client::client(&settings, link, sources, &mut refusals).map(Box::new).map(SettingsRole::Client)
@@ -153,9 +154,6 @@ fn remark(settings: &OpenVpn, refusals: &Refusals, remarks: &mut Vec<Remark>) {
     }
     if settings.tls.revocation.is_some() {
         warn("crl-verify", "the list was read now, and is not read again: restart after a change");
-    }
-    if refusals.has("client-config-dir") {
-        warn("client-config-dir", "the files were read now, and are not read again: restart after a change");
     }
 }
 

@@ -68,14 +68,9 @@ pub(super) const NOT_SERVED: &[Row] = &[
     ("route-up", SCRIPT),
     ("route-pre-down", SCRIPT),
     ("ipchange", SCRIPT),
-    ("client-connect", SCRIPT),
-    ("client-disconnect", SCRIPT),
     ("client-crresponse", SCRIPT),
-    ("learn-address", SCRIPT),
-    ("tls-verify", SCRIPT),
     ("tls-export-cert", SCRIPT),
     ("tls-crypt-v2-verify", SCRIPT),
-    ("tmp-dir", SCRIPT),
     // The management interface.
     ("management", MANAGEMENT),
     ("management-hold", MANAGEMENT),
@@ -91,16 +86,10 @@ pub(super) const NOT_SERVED: &[Row] = &[
     // The server.
     ("ifconfig-pool-persist", "delete the line, and write ifconfig-push in files of client-config-dir"),
     ("client-to-client", "delete the line: clients reach each other with sysctl net.ipv4.ip_forward=1"),
-    ("max-routes-per-client", DELETE),
     ("connect-freq", DELETE),
     ("connect-freq-initial", DELETE),
-    ("client-cert-not-required", PASSWORD),
-    ("auth-user-pass-verify", PASSWORD),
-    ("auth-user-pass-optional", PASSWORD),
-    ("username-as-common-name", PASSWORD),
     ("auth-gen-token", PASSWORD),
     ("auth-gen-token-secret", PASSWORD),
-    ("ifconfig-push-constraint", DELETE),
     ("stale-routes-check", DELETE),
     // The session, and the client.
     ("ping-exit", "write keepalive SECONDS TIMEOUT on the server"),
@@ -120,7 +109,11 @@ pub(super) const NOT_SERVED: &[Row] = &[
 ];
 
 /// Directives that are served on a server alone: a client takes them from its server.
-pub(super) const OF_SERVER: &[Row] = &[("topology", BY_SERVER), ("ifconfig", BY_SERVER)];
+pub(super) const OF_SERVER: &[Row] = &[
+    ("topology", BY_SERVER),
+    ("ifconfig", BY_SERVER),
+    ("tls-verify", "delete the line, and write verify-x509-name NAME name"),
+];
 
 #[cfg(test)]
 mod tests {
@@ -139,7 +132,9 @@ mod tests {
         keepalive ping ping-restart reneg-sec reneg-bytes reneg-pkts hand-window tran-window tls-timeout auth-nocache verb mute \
         persist-key override-username auth-user-pass auth-retry static-challenge tcp-nodelay tcp-queue-limit \
         log log-append syslog suppress-timestamps echo daemon user group writepid \
-        nice mlock remap-usr1 persist-local-ip persist-remote-ip local connect-timeout server-poll-timeout mtu-disc bind-dev";
+        nice mlock remap-usr1 persist-local-ip persist-remote-ip local connect-timeout server-poll-timeout mtu-disc bind-dev \
+        client-connect client-disconnect learn-address tls-verify tmp-dir max-routes-per-client \
+        client-cert-not-required auth-user-pass-verify auth-user-pass-optional username-as-common-name ifconfig-push-constraint";
 
     #[test]
     fn each_directive_that_the_reader_takes_is_served_or_refused() {

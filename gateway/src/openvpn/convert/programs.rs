@@ -31,6 +31,11 @@ pub(super) fn programs(settings: &OpenVpn) -> Programs {
         owner: None,
     };
     let by_hook = named.into_iter().filter_map(|(hook, command)| Some((hook, program(command?))));
+    let file = |hook, path: Option<&PathBuf>| {
+        Some((hook, Program { path: folder.join(path?), arguments: Vec::new(), owner: None }))
+    };
+    let server = settings.server.as_ref();
+    let by_hook = by_hook.chain(file(Hook::ClientFile, server.and_then(|it| it.client_directory.as_ref())));
     let temporary = settings.server.as_ref().and_then(|server| server.temporary.clone());
     Programs {
         by_hook: by_hook.collect(),

@@ -1,14 +1,11 @@
 //! The settings of a server.
 
-use super::{Refusals, Sources, ciphers, keys, routes, seconds, timing};
-use crate::openvpn::options;
-use crate::openvpn::settings::{ClientOverride, ServerNetwork, ServerSettings};
-use config::openvpn::settings::{Addresses, CertificateOf, ClientFile, Connection, Server};
-use config::openvpn::{OpenVpn, client_file};
+use super::{Refusals, access, ciphers, keys, routes, seconds, timing};
+use crate::openvpn::settings::{ServerNetwork, ServerSettings};
+use config::openvpn::OpenVpn;
+use config::openvpn::settings::{Addresses, CertificateOf, Connection, Server};
 use ipnet::{Ipv4Net, Ipv6Net};
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::path::Path;
 use std::sync::Arc;
 use tunnel::openvpn::ServerConfiguration;
 use tunnel::openvpn::peer_info::OURS;
@@ -17,28 +14,28 @@ use tunnel::openvpn::wrap::Role;
 
 /// The distance of the first IPv6 address for clients from the address of its network.
 const FIRST_V6: u128 = 0x1000;
-/// More files of clients than the reader lists are not known.
-const MOST_FILES: usize = 1000;
-/// The file of clients without a file.
-const DEFAULT: &str = "DEFAULT";
 
 /// Converts a server.
 pub(super) fn server(
     settings: &OpenVpn,
     link: &Connection,
-    sources: &Sources<'_>,
     refusals: &mut Refusals,
 ) -> Option<ServerSettings> {
     let own = settings.server.as_ref()?;
-    if own.certificate != CertificateOf::Required {
-        let fix = "write verify-client-cert require";
-        refusals.refuse("verify-client-cert", "clients without a certificate", fix);
-    }
-    let network = network(settings, own, sources, refusals);
-    let check = keys::check(settings, Role::Client, refusals);
+    let network = network(settings, own, refusals);
+    let access = access::access(settings, own, link, refusals);
+    let mut check = keys::check(settings, Role::Client, refusals)?;
     let identity = keys::identity(settings, refusals);
     let wrap = keys::server_wrap(settings, link, refusals);
-    let tls = match verify::server_config(identity?, Arc::new(check?)) {
+    let tls = match own.certificate {
+        CertificateOf::None => verify::server_config_without_certificates(identity?),
+        CertificateOf::Optional => {
+            check.make_optional();
+            verify::server_config(identity?, Arc::new(check))
+        }
+        CertificateOf::Required => verify::server_config(identity?, Arc::new(check)),
+    };
+    let tls = match tls {
         Ok(tls) => tls,
         Err(error) => {
             refusals.wrong("cert", error.to_string(), "write the certificate of this key");
@@ -56,17 +53,14 @@ pub(super) fn server(
         features: OURS,
         timing: timing(settings),
     };
-    Some(ServerSettings { core, network })
+    Some(ServerSettings { core, network, access })
 }
 
-fn network(
-    settings: &OpenVpn,
-    own: &Server,
-    sources: &Sources<'_>,
-    refusals: &mut Refusals,
-) -> ServerNetwork {
+fn network(settings: &OpenVpn, own: &Server, refusals: &mut Refusals) -> ServerNetwork {
+    let v4 = network_v4(settings, refusals);
     let mut network = ServerNetwork {
-        v4: network_v4(settings, own, refusals),
+        v4,
+        pool: pool(v4, own, refusals),
         v6: network_v6(settings, own, refusals),
         routes: routes(settings),
         requires_override: own.only_with_file,
@@ -78,27 +72,38 @@ fn network(
     let gateway = gateway.map(|address| format!("route-gateway {address}"));
     let is_told = |option: &&String| *option != "topology subnet" && Some(*option) != gateway.as_ref();
     network.push = own.push.iter().filter(is_told).cloned().collect();
-    if let Some(folder) = &own.client_directory {
-        network.clients = clients(folder, &network, sources, refusals);
-    }
     network
 }
 
-/// The network of clients, of which the server has the first address and clients all others.
-fn network_v4(settings: &OpenVpn, own: &Server, refusals: &mut Refusals) -> Option<Ipv4Net> {
+/// The network of clients, of which the server has the first address.
+fn network_v4(settings: &OpenVpn, refusals: &mut Refusals) -> Option<Ipv4Net> {
     let address = match settings.device.addresses {
         Some(Addresses::Subnet(address)) => address,
         Some(Addresses::Peer(..)) | None => return None,
     };
-    let at = |distance: u32| Ipv4Addr::from_bits(address.network().to_bits() + distance);
-    let last = Ipv4Addr::from_bits(address.broadcast().to_bits() - 1);
-    let is_whole = own.pool.is_some_and(|pool| pool.first == at(2) && pool.last == last);
-    if address.addr() != at(1) || !is_whole {
-        let name = ["ifconfig-pool", "ifconfig", "server"].into_iter().find(|name| refusals.has(name));
+    if address.addr() != Ipv4Addr::from_bits(address.network().to_bits() + 1) {
+        let name = if refusals.has("ifconfig") { "ifconfig" } else { "server" };
         let fix = format!("write server {} {}", address.network(), address.netmask());
-        refusals.refuse(name.unwrap_or("mode"), "a pool of a part of the network", &fix);
+        refusals.refuse(name, "another address of the server than the first of its network", &fix);
     }
     Some(address.trunc())
+}
+
+/// The addresses that clients without settings get.
+fn pool(network: Option<Ipv4Net>, own: &Server, refusals: &mut Refusals) -> Option<(Ipv4Addr, Ipv4Addr)> {
+    let network = network?;
+    let name = if refusals.has("ifconfig-pool") { "ifconfig-pool" } else { "server" };
+    let Some(pool) = own.pool else {
+        let fix = "write ifconfig-pool FIRST LAST with addresses of the network";
+        refusals.refuse(name, "a server without a pool", fix);
+        return None;
+    };
+    let is_inside = |address: &Ipv4Addr| network.contains(address) && *address > network.network();
+    if !is_inside(&pool.first) || !is_inside(&pool.last) || pool.last == network.broadcast() {
+        let reason = format!("it is not a part of {network} without its first and its last address");
+        refusals.wrong(name, reason, "write addresses of the server's network");
+    }
+    Some((pool.first, pool.last))
 }
 
 fn network_v6(settings: &OpenVpn, own: &Server, refusals: &mut Refusals) -> Option<Ipv6Net> {
@@ -111,99 +116,4 @@ fn network_v6(settings: &OpenVpn, own: &Server, refusals: &mut Refusals) -> Opti
         refusals.refuse(name, "a pool of a part of the network, or a small network", fix);
     }
     Some(address.trunc())
-}
-
-/// The files of `client-config-dir`, by common name.
-fn clients(
-    folder: &Path,
-    network: &ServerNetwork,
-    sources: &Sources<'_>,
-    refusals: &mut Refusals,
-) -> BTreeMap<String, ClientOverride> {
-    const NAME: &str = "client-config-dir";
-    let names = sources.files.list(folder).unwrap_or_else(|error| {
-        let reason = format!("cannot read {}: {error}", folder.display());
-        refusals.wrong(NAME, reason, "make the directory, or mend its rights");
-        Vec::new()
-    });
-    if names.len() >= MOST_FILES {
-        refusals.refuse(NAME, "1000 files and more", "delete files of clients that have none to set");
-    }
-    let mut clients = BTreeMap::new();
-    for name in names {
-        let path = folder.join(&name);
-        if name == DEFAULT {
-            refusals.refuse(NAME, "a file DEFAULT", "write its lines into the file of each client");
-        }
-        let text = match sources.files.read(&path) {
-            Ok(text) => text,
-            Err(error) => {
-                let reason = format!("cannot read {}: {error}", path.display());
-                refusals.wrong(NAME, reason, "mend the rights of the file");
-                continue;
-            }
-        };
-        match client_file(&path.to_string_lossy(), &text, sources.files) {
-            Ok((file, _)) => _ = clients.insert(name, client(&path, file, network, refusals)),
-            Err(found) => refusals.found.extend(found),
-        }
-    }
-    clients
-}
-
-/// The file of one client.
-fn client(path: &Path, file: ClientFile, network: &ServerNetwork, refusals: &mut Refusals) -> ClientOverride {
-    let mut refuse = |directive: &str, what: &str, fix: &str| {
-        let what = format!("{directive} in {}: {what}", path.display());
-        refusals.refuse("client-config-dir", &what, fix);
-    };
-    let ClientFile { address, address6, routes, push, reset, remove, is_disabled, username, session_seconds } =
-        file;
-    if reset {
-        refuse("push-reset", "other options than those of all clients", "delete the line");
-    }
-    if !remove.is_empty() {
-        refuse("push-remove", "fewer options than all clients have", "delete the line");
-    }
-    if username.is_some() {
-        refuse("override-username", "user names", "delete the line");
-    }
-    if session_seconds.is_some() {
-        refuse("session-timeout", "the end of a session", "delete the line");
-    }
-    if let Some((address, mask)) = address {
-        let own =
-            network.v4.filter(|own| own.contains(&address) && mask.is_none_or(|it| it == own.netmask()));
-        if own.is_none() || mask.is_none() {
-            let fix = "write an address in the network of server, with its netmask";
-            refuse("ifconfig-push", "an address of another network, or without its netmask", fix);
-        }
-    }
-    if let Some((address, _)) = address6
-        && !network.v6.is_some_and(|own| own.contains(&address.addr()))
-    {
-        let fix = "write an address in the network of server-ipv6";
-        refuse("ifconfig-ipv6-push", "an address of another network", fix);
-    }
-    let is_lonely = |one: bool, other: bool, has_both: bool| has_both && one && !other;
-    let has_both = network.v4.is_some() && network.v6.is_some();
-    if is_lonely(address.is_some(), address6.is_some(), has_both) {
-        refuse("ifconfig-push", "an IPv4 address alone", "write ifconfig-ipv6-push too");
-    }
-    if is_lonely(address6.is_some(), address.is_some(), has_both) {
-        refuse("ifconfig-ipv6-push", "an IPv6 address alone", "write ifconfig-push too");
-    }
-    // OpenVPN leaves such a route out of what the client is told; its own network would be behind the tunnel.
-    let pushed = options::parse(&network.push).routes;
-    if let Some(route) = routes.iter().find(|route| pushed.contains(&route.trunc())) {
-        let fix = format!("push the route to {route} in the files of the other clients");
-        refuse("iroute", "a network that all clients are told to reach through the tunnel", &fix);
-    }
-    ClientOverride {
-        v4: address.map(|(address, _)| address),
-        v6: address6.map(|(address, _)| address.addr()),
-        behind: routes,
-        push,
-        is_disabled,
-    }
 }

@@ -1,7 +1,8 @@
 //! Files of OpenVPN: those of the examples, and lines that are refused.
 
 use super::*;
-use crate::openvpn::settings::{ClientSettings, Remote, ServerSettings};
+use crate::openvpn::scripts::Hook;
+use crate::openvpn::settings::{ClientSettings, PasswordWay, Remote, ServerSettings};
 use config::Text;
 use config::openvpn::load;
 use port::udp::UdpBinding;
@@ -203,45 +204,22 @@ fn sockets_that_a_server_cannot_have_are_refused() {
 }
 
 #[test]
-fn files_of_clients_are_served() {
-    let files = [
-        (
-            "ccd/anna",
-            "ifconfig-push 10.8.0.77 255.255.255.0\nifconfig-ipv6-push fd00:8::77/64\niroute 10.4.0.0 255.255.0.0\n",
-        ),
-        ("ccd/bert", "disable\npush \"route 10.5.0.0 255.255.0.0\"\n"),
-    ];
-    let network = server(&format!("{SERVER}\nclient-config-dir ccd\nccd-exclusive\n"), &files).network;
-    let anna = &network.clients["anna"];
-    assert_eq!(anna.v4, Some([10, 8, 0, 77].into()));
-    assert_eq!(anna.behind, ["10.4.0.0/16".parse().expect("literal")]);
-    let bert = &network.clients["bert"];
-    assert!(bert.is_disabled && network.requires_override);
-    assert_eq!(bert.push, ["route 10.5.0.0 255.255.0.0"]);
-}
-
-#[test]
-fn lines_of_files_of_clients_that_are_not_served_are_refused() {
-    let refused = |line: &str| {
-        let text = format!("{SERVER}\nclient-config-dir ccd\n");
-        plan(&text, &[("ccd/anna", line)]).err().unwrap_or_default().concat()
-    };
-    for line in [
-        "push-reset",
-        "push-remove route",
-        "override-username a",
-        "session-timeout 5",
-        "ifconfig-push 10.9.0.1 255.255.255.0",
-        "ifconfig-push 10.8.0.6 10.8.0.5",
-        "ifconfig-push 10.8.0.77 255.255.255.0",
-        "iroute 10.2.0.0 255.255.255.0",
-    ] {
-        let (name, told) = (line.split(' ').next().unwrap_or_default(), refused(line));
-        assert!(told.contains(&format!("not served yet: {name} in ccd/anna")), "{line}: {told}");
-    }
-    let text = format!("{SERVER}\nclient-config-dir ccd\n");
-    let told = plan(&text, &[("ccd/DEFAULT", "disable")]).err().unwrap_or_default().concat();
-    assert!(told.contains("not served yet: a file DEFAULT"), "{told}");
+fn programs_and_the_directory_of_clients_are_named_once() {
+    let text = format!(
+        "{SERVER}\nscript-security 3\nclient-config-dir ccd\nccd-exclusive\nauth-user-pass-verify \"check -x 'a b'\" via-env\n\
+         learn-address /bin/learn\ntmp-dir /run/vpn\nsetenv SITE berlin\nusername-as-common-name\nverify-client-cert optional\n"
+    );
+    let Plan { programs, settings, .. } = plan(&text, &[]).unwrap_or_else(|lines| panic!("{lines:?}"));
+    let SettingsRole::Server(server) = settings.role else { panic!("it is a server") };
+    assert!(server.network.requires_override && server.access.uses_user_name);
+    assert_eq!(server.access.password_way, PasswordWay::Environment);
+    let hooks: Vec<Hook> = programs.by_hook.keys().copied().collect();
+    assert_eq!(hooks, [Hook::LearnAddress, Hook::AuthUserPassVerify, Hook::ClientFile]);
+    let check = &programs.by_hook[&Hook::AuthUserPassVerify];
+    assert!(check.path.is_absolute() && check.path.ends_with("check"));
+    assert_eq!(check.arguments, ["-x", "a b"]);
+    assert_eq!(programs.temporary, Path::new("/run/vpn"));
+    assert_eq!(programs.environment, [("SITE".to_owned(), "berlin".to_owned())]);
 }
 
 /// The line, and what is told of it.
@@ -294,11 +272,14 @@ fn what_is_not_served_yet_is_refused_with_its_line() {
         "route 10.3.0.0 255.255.0.0 vpn_gateway 5",
         "pull-filter ignore route",
         "remote-random",
+        "script-security 2\ntls-verify /bin/true",
         "dhcp-option DNS 192.0.2.1",
     ];
     for line in client {
+        let (before, line) = line.rsplit_once('\n').unwrap_or(("", line));
+        let base = if before.is_empty() { CLIENT.to_owned() } else { format!("{CLIENT}{before}\n") };
         assert!(
-            !refused(CLIENT, line).is_empty(),
+            !refused(&base, line).is_empty(),
             "{line}: {:?}",
             plan(&format!("{CLIENT}{line}\n"), &[]).err()
         );
@@ -306,11 +287,12 @@ fn what_is_not_served_yet_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_part_of_a_network_is_no_pool_yet() {
+fn a_part_of_a_network_is_a_pool() {
     let text = SERVER.replace("server 10.8.0.0 255.255.255.0", "server 10.8.0.0 255.255.255.0 nopool");
-    let text = format!("{text}\nifconfig-pool 10.8.0.10 10.8.0.20\n");
-    let told = plan(&text, &[]).err().unwrap_or_default().concat();
-    assert!(told.contains("ifconfig-pool: not served yet: a pool of a part"), "{told}");
+    let part = format!("{text}\nifconfig-pool 10.8.0.10 10.8.0.20\n");
+    assert_eq!(server(&part, &[]).network.pool, Some(([10, 8, 0, 10].into(), [10, 8, 0, 20].into())));
+    let told = plan(&part.replace("10.8.0.20", "10.8.1.20"), &[]).err().unwrap_or_default().concat();
+    assert!(told.contains("ifconfig-pool: it is not a part of 10.8.0.0/24"), "{told}");
     let small = SERVER.replace("fd00:8::/64", "fd00:8::/112");
     let told = plan(&small, &[]).err().unwrap_or_default().concat();
     assert!(told.contains("server-ipv6: not served yet"), "{told}");

@@ -35,21 +35,27 @@ impl Made {
 
     /// What the program has written; nothing if it is no file any more. The program may have put a link or a pipe there.
     pub(super) fn read(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let read =
-            rustix::fs::open(&self.0, flags, Mode::empty()).map_err(io::Error::from).and_then(|file| {
-                let file = File::from(file);
-                if !file.metadata()?.is_file() {
-                    return Err(io::ErrorKind::InvalidInput.into());
-                }
-                file.take(LONGEST).read_to_end(&mut bytes)
-            });
-        if let Err(error) = read {
+        open(&self.0, OFlags::NOFOLLOW).unwrap_or_else(|error| {
             tracing::warn!("{}: {error}", self.0.display());
-        }
-        bytes
+            Vec::new()
+        })
     }
+}
+
+/// A file of the administrator's.
+pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    open(path, OFlags::empty())
+}
+
+fn open(path: &Path, flags: OFlags) -> io::Result<Vec<u8>> {
+    let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(LONGEST).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 impl Drop for Made {

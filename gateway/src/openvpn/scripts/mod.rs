@@ -42,11 +42,20 @@ pub enum Hook {
     TlsVerify,
     TlsCryptV2Verify,
     AuthUserPassVerify,
+    /// No program: the file of a client, in the directory that stands for the program. The argument is its name.
+    ClientFile,
 }
+
+/// The exit status of [`Hook::ClientFile`] if the client has a file.
+pub const OWN_FILE: i32 = 0;
+/// The same if there is the file for clients without one.
+pub const DEFAULT_FILE: i32 = 1;
+/// The same if there is neither.
+pub const NO_FILE: i32 = 2;
 
 impl Hook {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Up,
         Self::Down,
         Self::RouteUp,
@@ -60,6 +69,7 @@ impl Hook {
         Self::TlsVerify,
         Self::TlsCryptV2Verify,
         Self::AuthUserPassVerify,
+        Self::ClientFile,
     ];
 
     /// The directive that names the program; also `script_type` in its environment, with underscores.
@@ -78,6 +88,7 @@ impl Hook {
             Self::TlsVerify => "tls-verify",
             Self::TlsCryptV2Verify => "tls-crypt-v2-verify",
             Self::AuthUserPassVerify => "auth-user-pass-verify",
+            Self::ClientFile => "client-config-dir",
         }
     }
 

@@ -9,6 +9,7 @@ use crate::openvpn::negotiate::{self, DataCipher, Suite};
 use crate::openvpn::peer::Agreement;
 use crate::openvpn::peer_info::{PeerInfo, proto};
 use crate::openvpn::push;
+use std::time::Duration;
 
 impl Server {
     pub(super) fn handle_events(
@@ -112,6 +113,37 @@ impl Server {
             Ok(()) => self.flush(now, number, out),
             Err(cause) => self.end(now, number, cause, out),
         }
+    }
+
+    /// Tells a client that its verdict waits for the user, for so long; `message` is in the words of `INFO_PRE`.
+    pub fn tell_pending(
+        &mut self,
+        now: Now,
+        number: SessionNumber,
+        key_id: u8,
+        wait: Duration,
+        message: &str,
+        out: &mut Outbox,
+    ) {
+        let Some(session) = self.sessions.get_mut(&number) else { return };
+        if session.stage.asked_about() != Some(key_id) {
+            return;
+        }
+        let pending = match &mut session.stage {
+            Stage::AwaitingVerdict(exchange, until) => {
+                *until = (*until).max(now.monotonic + wait);
+                let has_timeout = exchange.info.announces(proto::AUTH_PENDING);
+                has_timeout.then(|| format!("AUTH_PENDING,timeout {}", wait.as_secs()))
+            }
+            _ => None,
+        };
+        let pending = pending.unwrap_or_else(|| "AUTH_PENDING".to_owned());
+        for command in [pending, push::one_command(&format!("INFO_PRE,{message}"))] {
+            if let Err(error) = session.peer.channel.send_command(&command) {
+                return self.end(now, number, error.into(), out);
+            }
+        }
+        self.flush(now, number, out);
     }
 
     fn connect_if_asked(

@@ -1,0 +1,244 @@
+//! Verdicts about clients: one question after the other, each answered at once or later.
+
+use super::questions::Progress;
+use super::variables::certificate_name;
+use super::{Admitted, ServerSide};
+use crate::openvpn::pool::{Exhausted, Lease};
+use crate::openvpn::scripts::{Answer, Environment};
+use crate::openvpn::settings::ClientOverride;
+use ipnet::IpNet;
+use tunnel::openvpn::action::{Request, SessionNumber};
+use tunnel::openvpn::{Outbox, Verdict};
+use tunnel::{Now, Time};
+
+/// Clients whose verdict is not complete. The core has as many that have not authenticated.
+const WAITING: usize = 1024;
+
+/// A client whose verdict is not complete.
+pub(super) struct Deciding {
+    pub(super) request: Request,
+    /// The client is refused at this time.
+    pub(super) until: Time,
+    /// The ticket of the question that is asked.
+    pub(super) ticket: u64,
+    pub(super) question: Question,
+    pub(super) name: String,
+    pub(super) environment: Environment,
+    /// The settings of the client: its file, then the answer of `client-connect`.
+    pub(super) own: ClientOverride,
+    pub(super) lease: Lease,
+    /// Options of the management interface, in the form of a client's file.
+    pub(super) management: Option<String>,
+    /// Whether `client-connect` has let it in.
+    pub(super) is_announced: bool,
+    pub(super) prefixes: Vec<IpNet>,
+    pub(super) learned: Vec<IpNet>,
+}
+
+/// What is asked next, in OpenVPN's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    /// `tls-verify` about the certificate at this depth.
+    Certificate(usize),
+    /// The management interface about the client.
+    Management,
+    /// `auth-user-pass-verify`.
+    Password,
+    /// Which name the client has.
+    Name,
+    /// The file in `client-config-dir`.
+    File,
+    /// Addresses of the pool.
+    Addresses,
+    /// `client-connect`.
+    Connect,
+    /// What the client gets in the end.
+    Offer,
+    /// `learn-address` about the prefix with this number.
+    Address(usize),
+    /// None: the client is admitted.
+    Nothing,
+}
+
+/// An answer of the management interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The client is accepted, with these lines as in a file of `client-config-dir`.
+    Accept(String),
+    /// It is refused, and told the reason.
+    Refuse(String),
+}
+
+/// An answer to a question.
+pub(crate) enum Answered {
+    /// Of a program.
+    Program(Answer),
+    /// Of the management interface.
+    Management(Decision),
+}
+
+/// Why a client is refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refused {
+    #[error("the common name of its certificate, or its user name, has changed from {0}")]
+    OtherName(String),
+    #[error("it is disabled")]
+    Disabled,
+    #[error("there are no settings for {0}")]
+    NoSettings(String),
+    #[error("it sends no peer ID: OpenVPN 2.4 or later is needed")]
+    NoPeerId,
+    #[error(transparent)]
+    Exhausted(#[from] Exhausted),
+    #[error("it has no user name and no password")]
+    NoPassword,
+    #[error("its user name has more than 64 bytes, or is empty")]
+    BadName,
+    #[error("{0}")]
+    Program(String),
+    /// The client is told the reason.
+    #[error("{0}")]
+    Told(String),
+    #[error("no answer came in time")]
+    Late,
+    #[error("too many clients wait for a decision")]
+    TooMany,
+}
+
+impl Refused {
+    /// What the client is told; the log has more.
+    fn told(&self) -> String {
+        match self {
+            Self::Told(reason) => reason.clone(),
+            Self::NoPassword | Self::Program(_) | Self::BadName => String::new(),
+            Self::Late | Self::TooMany => "TEMP:the server is busy".to_owned(),
+            other => other.to_string(),
+        }
+    }
+}
+
+impl ServerSide {
+    /// Decides about a client, or about its new keys.
+    pub(in super::super) fn decide(
+        &mut self,
+        now: Now,
+        session: SessionNumber,
+        request: Request,
+        out: &mut Outbox,
+    ) {
+        let (environment, until) = (self.about(&request), now.monotonic + self.access.longest);
+        let deciding = Deciding {
+            until,
+            ticket: 0,
+            question: Question::Certificate(request.certificates.len()),
+            name: certificate_name(&request),
+            environment,
+            own: ClientOverride::default(),
+            lease: Lease::default(),
+            management: None,
+            is_announced: false,
+            prefixes: Vec::new(),
+            learned: Vec::new(),
+            request,
+        };
+        if self.deciding.len() >= WAITING {
+            return self.refuse(now, session, &deciding.request, &Refused::TooMany, out);
+        }
+        self.proceed(now, session, deciding, out);
+    }
+
+    /// Takes an answer; one that comes too late is dropped.
+    pub(in super::super) fn answered(
+        &mut self,
+        now: Now,
+        session: SessionNumber,
+        ticket: u64,
+        answered: Answered,
+        out: &mut Outbox,
+    ) {
+        let Some(mut deciding) = self.deciding.remove(&session) else { return };
+        if deciding.ticket != ticket {
+            self.deciding.insert(session, deciding);
+            return;
+        }
+        match self.take_answer(now, session, &mut deciding, answered, out) {
+            Ok(Progress::Wait) => _ = self.deciding.insert(session, deciding),
+            Ok(Progress::Go(question)) => {
+                deciding.question = question;
+                self.proceed(now, session, deciding, out);
+            }
+            Err(refused) => self.refuse(now, session, &deciding.request, &refused, out),
+        }
+    }
+
+    /// Takes the answer of the management interface, which names the key.
+    pub(in super::super) fn take_decision(
+        &mut self,
+        now: Now,
+        session: SessionNumber,
+        key_id: u8,
+        decision: Decision,
+        out: &mut Outbox,
+    ) {
+        let asked = self.deciding.get(&session).filter(|deciding| {
+            deciding.request.key_id == key_id && deciding.question == Question::Management
+        });
+        if let Some(ticket) = asked.map(|deciding| deciding.ticket) {
+            self.answered(now, session, ticket, Answered::Management(decision), out);
+        }
+    }
+
+    /// No answer came in time.
+    pub(super) fn give_up(&mut self, now: Now, session: SessionNumber, out: &mut Outbox) {
+        if let Some(deciding) = self.deciding.remove(&session) {
+            self.refuse(now, session, &deciding.request, &Refused::Late, out);
+        }
+    }
+
+    /// Asks one question after the other, until one is answered later.
+    fn proceed(&mut self, now: Now, session: SessionNumber, mut deciding: Deciding, out: &mut Outbox) {
+        loop {
+            if deciding.question == Question::Nothing {
+                return self.admit(now, session, deciding, out);
+            }
+            match self.ask(now, session, &mut deciding, out) {
+                Ok(Progress::Go(question)) => deciding.question = question,
+                Ok(Progress::Wait) => {
+                    self.deciding.insert(session, deciding);
+                    return;
+                }
+                Err(refused) => return self.refuse(now, session, &deciding.request, &refused, out),
+            }
+        }
+    }
+
+    fn refuse(
+        &mut self,
+        now: Now,
+        session: SessionNumber,
+        request: &Request,
+        refused: &Refused,
+        out: &mut Outbox,
+    ) {
+        tracing::info!("client at {} is refused: {refused}", request.address);
+        let verdict = Verdict::Refuse { reason: refused.told() };
+        if !request.is_renewal {
+            self.pool.release(session);
+        }
+        self.core.admit(now, session, request.key_id, verdict, out);
+    }
+
+    fn admit(&mut self, now: Now, session: SessionNumber, deciding: Deciding, out: &mut Outbox) {
+        let key_id = deciding.request.key_id;
+        if deciding.request.is_renewal {
+            let verdict = Verdict::Accept { push: Vec::new() };
+            return self.core.admit(now, session, key_id, verdict, out);
+        }
+        let push = self.options(&deciding);
+        let Deciding { name, environment, prefixes, is_announced, learned, .. } = deciding;
+        let since = now.monotonic;
+        let admitted = Admitted { name, prefixes, environment, since, is_announced, learned };
+        self.admitted.insert(session, admitted);
+        self.core.admit(now, session, key_id, Verdict::Accept { push }, out);
+    }
+}

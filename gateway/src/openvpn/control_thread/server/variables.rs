@@ -1,0 +1,175 @@
+//! What programs are told about a client: OpenVPN's variables.
+
+use super::ServerSide;
+use super::deciding::Deciding;
+use crate::openvpn::scripts::Environment;
+use crypto::hash;
+use crypto::pki::Certificate;
+use std::net::{IpAddr, SocketAddr};
+use tunnel::Now;
+use tunnel::openvpn::action::Request;
+
+/// The common name of clients that have neither a certificate nor a user name, as in OpenVPN.
+const UNDEFINED: &str = "UNDEF";
+
+impl ServerSide {
+    /// The subject of the certificate at a depth; the last one is the authority's.
+    pub(super) fn subject(&self, request: &Request, depth: usize) -> Option<String> {
+        Some(subject(&self.certificate(request, depth)?))
+    }
+
+    fn certificate(&self, request: &Request, depth: usize) -> Option<Certificate> {
+        self.chain(request).into_iter().nth(depth)
+    }
+
+    /// The client's certificate, and those above it up to an authority. Clients may send more, which nothing has verified.
+    fn chain(&self, request: &Request) -> Vec<Certificate> {
+        let sent = request.certificates.iter().filter_map(|der| Certificate::from_der(der).ok());
+        let mut sent: Vec<Certificate> = sent.collect();
+        let mut chain: Vec<Certificate> = sent.drain(..sent.len().min(1)).collect();
+        while let Some(last) = chain.last() {
+            let issued = |it: &&Certificate| it.subject() == last.issuer();
+            if let Some(authority) = self.access.authorities.iter().find(issued) {
+                if authority.to_der() != last.to_der() {
+                    chain.push(authority.clone());
+                }
+                break;
+            }
+            let Some(index) = sent.iter().position(|it| it.subject() == last.issuer()) else { break };
+            chain.push(sent.swap_remove(index));
+        }
+        chain
+    }
+
+    /// Variables about a client that has not authenticated.
+    pub(super) fn about(&self, request: &Request) -> Environment {
+        let mut environment = self.access.environment.clone();
+        address(&mut environment, "untrusted", request.address);
+        environment.set("common_name", certificate_name(request));
+        if !request.credentials.user.is_empty() {
+            environment.set("username", &request.credentials.user);
+        }
+        for (depth, certificate) in self.chain(request).iter().enumerate() {
+            about_certificate(&mut environment, depth, certificate);
+        }
+        // Other names could be those that the loader or a shell reads.
+        let lines = request.info.lines.iter();
+        for (name, value) in lines.filter(|(name, _)| name.starts_with("IV_") || name.starts_with("UV_")) {
+            environment.set(name, value);
+        }
+        environment
+    }
+
+    /// Variables about its addresses.
+    pub(super) fn addressed(&self, now: Now, deciding: &mut Deciding) {
+        let Deciding { environment, lease, .. } = deciding;
+        for own in self.network.own() {
+            match own.addr() {
+                IpAddr::V4(own) => environment.set("ifconfig_pool_local_ip", own),
+                IpAddr::V6(local) => {
+                    environment.set("ifconfig_pool_local_ip6", local);
+                    environment.set("ifconfig_pool_ip6_netbits", own.prefix_len());
+                }
+            }
+        }
+        if let (Some(address), Some(network)) = (lease.v4, self.network.v4) {
+            environment.set("ifconfig_pool_remote_ip", address);
+            environment.set("ifconfig_pool_netmask", network.netmask());
+        }
+        if let Some(address) = lease.v6 {
+            environment.set("ifconfig_pool_remote_ip6", address);
+        }
+        environment.set("time_unix", now.wall.as_secs());
+        environment.set("time_ascii", ascii_time(now.wall.as_secs()));
+    }
+}
+
+/// The common name of a client's certificate, which the protocol has verified.
+pub(super) fn certificate_name(request: &Request) -> String {
+    let own = request.certificates.first().and_then(|der| Certificate::from_der(der).ok());
+    let name = own.as_ref().and_then(|own| own.subject().common_name()).filter(|name| !name.is_empty());
+    name.unwrap_or(UNDEFINED).to_owned()
+}
+
+/// Variables about a client that has authenticated.
+pub(super) fn authenticated(environment: &mut Environment, from: SocketAddr) {
+    address(environment, "trusted", from);
+}
+
+fn address(environment: &mut Environment, kind: &str, address: SocketAddr) {
+    let ip = address.ip().to_canonical();
+    let name = if ip.is_ipv4() { format!("{kind}_ip") } else { format!("{kind}_ip6") };
+    environment.set(&name, ip);
+    environment.set(&format!("{kind}_port"), address.port());
+}
+
+/// Characters that OpenVPN replaces in a subject are replaced; our escapes are not OpenVPN's.
+fn subject(certificate: &Certificate) -> String {
+    certificate.subject().to_string().replace('\\', "")
+}
+
+fn about_certificate(environment: &mut Environment, depth: usize, certificate: &Certificate) {
+    let colons = |bytes: &[u8]| {
+        let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        bytes.join(":")
+    };
+    let der = certificate.to_der();
+    environment.set(&format!("tls_id_{depth}"), subject(certificate));
+    environment.set(&format!("tls_digest_{depth}"), colons(&hash::sha1(&[der])));
+    environment.set(&format!("tls_digest_sha256_{depth}"), colons(&hash::sha256(&[der])));
+    environment.set(&format!("tls_serial_{depth}"), decimal(certificate.serial()));
+    environment.set(&format!("tls_serial_hex_{depth}"), colons(certificate.serial()));
+    for (name, value) in certificate.subject().attributes() {
+        environment.set(&format!("X509_{depth}_{name}"), value);
+    }
+}
+
+/// A serial number, which has more digits than any integer here.
+pub(super) fn decimal(bytes: &[u8]) -> String {
+    let mut digits = vec![0u8];
+    for byte in bytes {
+        let mut carry = u32::from(*byte);
+        for digit in &mut digits {
+            carry += u32::from(*digit) << 8;
+            *digit = (carry % 10) as u8;
+            carry /= 10;
+        }
+        while carry > 0 {
+            digits.push((carry % 10) as u8);
+            carry /= 10;
+        }
+    }
+    digits.iter().rev().map(|digit| char::from(b'0' + digit)).collect()
+}
+
+/// A time as `YYYY-MM-DD HH:MM:SS`, in UTC.
+fn ascii_time(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Days are counted from the first of March of year 0, so that a leap day is the last of its year.
+    let days = days + 719_468;
+    let era = days / 146_097;
+    let day_of_era = days % 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serial_numbers_and_times_are_written_as_openvpn_writes_them() {
+        assert_eq!(decimal(&[]), "0");
+        assert_eq!(decimal(&[0, 0x37, 0xab, 0x36, 0xf0]), "933967600");
+        assert_eq!(decimal(&[0xff; 20]), "1461501637330902918203684832716283019655932542975");
+        assert_eq!(ascii_time(0), "1970-01-01 00:00:00");
+        assert_eq!(ascii_time(951_782_399), "2000-02-28 23:59:59");
+        assert_eq!(ascii_time(1_709_164_801), "2024-02-29 00:00:01");
+    }
+}

@@ -1,0 +1,47 @@
+//! What is asked about clients, beside their certificates.
+
+use super::{Refusals, keys};
+use crate::openvpn::scripts::Environment;
+use crate::openvpn::settings::{Access, PasswordWay};
+use config::openvpn::OpenVpn;
+use config::openvpn::settings::{Connection, Server};
+use std::time::Duration;
+
+/// What is asked about clients.
+pub(super) fn access(settings: &OpenVpn, own: &Server, link: &Connection, refusals: &mut Refusals) -> Access {
+    let longest = Duration::from_secs(settings.timers.hand_window_seconds.into());
+    let by_environment = own.password_check.as_ref().is_some_and(|check| check.is_by_environment);
+    let authorities = settings.tls.authority.as_ref().and_then(|it| keys::authorities(it, refusals));
+    Access {
+        longest,
+        // As in OpenVPN: half of the time until keys are renewed.
+        longest_pending: longest.max(Duration::from_secs(settings.timers.renegotiate_seconds.into()) / 2),
+        password_way: if by_environment { PasswordWay::Environment } else { PasswordWay::File },
+        is_password_optional: own.password_optional,
+        uses_user_name: own.username_as_name,
+        asks_management: settings.management.as_ref().is_some_and(|management| management.client_auth),
+        max_routes: own.max_routes as usize,
+        constraint: own.constraint,
+        authorities: authorities.unwrap_or_default(),
+        environment: environment(settings, link, refusals),
+    }
+}
+
+/// Variables of all programs.
+fn environment(settings: &OpenVpn, link: &Connection, refusals: &Refusals) -> Environment {
+    let mut environment = Environment::default();
+    environment.set(
+        "config",
+        refusals.given.values().map(|position| &position.file).min().cloned().unwrap_or_default(),
+    );
+    environment.set("dev_type", "tun");
+    environment.set("tun_mtu", link.tun_mtu);
+    environment.set("daemon", u8::from(settings.process.is_daemon));
+    environment.set("daemon_log_redirect", u8::from(settings.log.file.is_some()));
+    environment.set("verb", settings.log.verbosity);
+    for (number, listen) in settings.listen.iter().enumerate() {
+        environment.set(&format!("local_port_{}", number + 1), listen.port);
+        environment.set(&format!("proto_{}", number + 1), "udp");
+    }
+    environment
+}
