@@ -1,8 +1,8 @@
 //! Who is admitted by a server of ours, with OpenVPN 2.6 as the clients: passwords, programs, files of clients.
 
 use crate::openvpn_ends::{
-    CLIENT, CLIENT_END, INTERFACES, OTHER_END, Program, SERVER, SERVER_END, SITES, configuration, path,
-    start, write_keys,
+    CLIENT, CLIENT_END, CLIENT_SERIAL, INTERFACES, OTHER_END, Program, SERVER, SERVER_END, SITES,
+    configuration, path, start, write_keys,
 };
 use crate::support::{PATIENCE, sites_and, skip};
 use lab::{Lab, Process, wait_until};
@@ -16,6 +16,7 @@ struct Fixture {
     lab: Lab,
     files: TempDir,
     server: Process,
+    lines: String,
 }
 
 impl Fixture {
@@ -38,7 +39,13 @@ impl Fixture {
         }
         let lines = lines.replace("{}", &files.path().to_string_lossy());
         let server = serve(&mut lab, &files, &lines);
-        Some(Self { lab, files, server })
+        Some(Self { lab, files, server, lines })
+    }
+
+    /// Kills the server, and starts it again.
+    fn restart(&mut self) {
+        self.lab.kill(self.server, Signal::KILL);
+        self.server = serve(&mut self.lab, &self.files, &self.lines);
     }
 
     /// Starts a client; with a user name and a password, if they are given.
@@ -92,10 +99,16 @@ impl Fixture {
     }
 }
 
+/// Starts the server, and waits until it is ready: at its first start it measures the ciphers of this machine.
 fn serve(lab: &mut Lab, files: &TempDir, lines: &str) -> Process {
     let interface = lab.interface(INTERFACES[SERVER_END]);
     let text = configuration(files, SERVER_END, &interface, Some(3600)) + lines;
-    start(lab, files, Program::Ours, SERVER_END, &text)
+    let log = path(files, &format!("{SERVER_END}.log"));
+    let starts = || std::fs::read_to_string(&log).unwrap_or_default().matches("is ready").count();
+    let before = starts();
+    let process = start(lab, files, Program::Ours, SERVER_END, &text);
+    assert!(wait_until(4 * PATIENCE, || starts() > before).is_ok(), "the server does not start");
+    process
 }
 
 #[test]
@@ -237,5 +250,74 @@ fn files_of_clients_are_read_when_they_connect() {
     fixture.connects(CLIENT_END);
     let addresses = fixture.lab.ip("a", "address").expect("it runs");
     assert!(addresses.contains("10.9.0.78/24") && !addresses.contains(CLIENT), "{addresses}");
-    let _ = fixture.server;
+}
+
+#[test]
+fn a_token_is_taken_in_place_of_the_password_when_keys_are_renewed() {
+    let check = "echo call >> calls; [ \"$password\" = secret ]";
+    let lines =
+        "script-security 3\nauth-user-pass-verify {}/check via-env\nauth-gen-token 3600 5\nreneg-sec 10\n";
+    let Some(mut fixture) = Fixture::start(lines, &[("check", check)]) else { return };
+    fixture.client(CLIENT_END, Some(("anna", "secret")), "auth-nocache\n");
+    fixture.connects(CLIENT_END);
+    let renewed = || fixture.log(SERVER_END).matches("sends with a new key").count() >= 3;
+    assert!(wait_until(Duration::from_secs(60), renewed).is_ok(), "{}", fixture.logs());
+    assert!(fixture.reaches_server(CLIENT_END), "{}", fixture.logs());
+    assert_eq!(fixture.text("calls"), "call\n", "{}", fixture.logs());
+    assert_eq!(fixture.log(CLIENT_END).matches("Initialization Sequence Completed").count(), 1);
+}
+
+#[test]
+fn clients_have_their_addresses_again_after_a_restart_of_the_server() {
+    let Some(mut fixture) = Fixture::start("ifconfig-pool-persist {}/ipp.txt 10\n", &[]) else { return };
+    fixture.client(OTHER_END, None, "");
+    fixture.connects(OTHER_END);
+    let client = fixture.client(CLIENT_END, None, "");
+    fixture.connects(CLIENT_END);
+    let addresses = |fixture: &Fixture| fixture.lab.ip("a", "address").unwrap_or_default();
+    assert!(addresses(&fixture).contains("10.9.0.3/24"), "{}", fixture.logs());
+    let expected = "other,10.9.0.2,fd09::1000\nclient,10.9.0.3,fd09::1001\n";
+    fixture.waits_for("the file", || fixture.text("ipp.txt") == expected);
+    fixture.lab.kill(client, Signal::KILL);
+    fixture.restart();
+    // It is the first one now.
+    fixture.client(CLIENT_END, None, "");
+    fixture.connects(CLIENT_END);
+    assert!(addresses(&fixture).contains("10.9.0.3/24"), "{}", fixture.logs());
+}
+
+#[test]
+fn a_client_is_disconnected_when_a_list_revokes_it() {
+    let Some(mut fixture) = Fixture::start("crl-verify {}/none.crl\n", &[]) else { return };
+    let [none, revoked] = ["none.crl", "client.crl"].map(|name| fixture.text(name));
+    let replace = |fixture: &Fixture, list: &str| {
+        std::fs::write(path(&fixture.files, "new.crl"), list).expect("ours");
+        std::fs::rename(path(&fixture.files, "new.crl"), path(&fixture.files, "none.crl")).expect("ours");
+    };
+    fixture.client(CLIENT_END, None, "");
+    fixture.client(OTHER_END, None, "");
+    fixture.connects(CLIENT_END);
+    fixture.connects(OTHER_END);
+    replace(&fixture, &revoked);
+    fixture.waits_for("it is ended", || {
+        fixture.log(SERVER_END).contains("client client has ended: refused: it, or a CA")
+    });
+    assert!(!fixture.reaches_server(CLIENT_END) && fixture.reaches_server(OTHER_END), "{}", fixture.logs());
+    replace(&fixture, &none);
+    fixture.connects(CLIENT_END);
+}
+
+#[test]
+fn a_client_is_disconnected_when_its_serial_number_is_in_the_directory() {
+    let Some(mut fixture) = Fixture::start("crl-verify {} dir\n", &[]) else { return };
+    fixture.client(CLIENT_END, None, "");
+    fixture.connects(CLIENT_END);
+    std::fs::write(path(&fixture.files, &CLIENT_SERIAL.to_string()), "").expect("ours");
+    fixture.waits_for("it is ended", || {
+        fixture.log(SERVER_END).contains("client client: its certificate is revoked")
+    });
+    fixture.waits_for("it is refused", || {
+        fixture.log(SERVER_END).contains("is refused: its certificate is revoked")
+    });
+    assert!(!fixture.reaches_server(CLIENT_END), "{}", fixture.logs());
 }

@@ -3,8 +3,9 @@
 use crate::support::{PATIENCE, answers, dropped, postern, sites_and, skip, tcp_arrives_whole};
 use lab::{Lab, Process, wait_until};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
-    IsCa, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DistinguishedName,
+    DnType, ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams,
+    SerialNumber, date_time_ymd,
 };
 use rustix::process::Signal;
 use std::fs::File;
@@ -336,7 +337,10 @@ pub fn configuration(
     [common, renewal, side].concat()
 }
 
-/// A CA, certificates of both ends, and a key of tls-crypt.
+/// The serial number of the client's certificate.
+pub const CLIENT_SERIAL: u64 = 1_000_000_007;
+
+/// A CA, certificates of both ends, revocation lists without and with the client, and a key of tls-crypt.
 pub fn write_keys(files: &TempDir) {
     let named = |name: &str| {
         let mut params = CertificateParams::default();
@@ -350,6 +354,23 @@ pub fn write_keys(files: &TempDir) {
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("works")).expect("valid");
     let write = |name: &str, text: String| std::fs::write(path(files, name), text).expect("written");
     write("ca.pem", authority.pem());
+    for (name, revoked) in [("none.crl", None), ("client.crl", Some(CLIENT_SERIAL))] {
+        let entry = |serial: u64| RevokedCertParams {
+            serial_number: SerialNumber::from(serial),
+            revocation_time: date_time_ymd(2020, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2020, 1, 1),
+            next_update: date_time_ymd(2100, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.into_iter().map(entry).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        write(name, list.signed_by(&authority).expect("valid").pem().expect("valid"));
+    }
     for name in NAMES {
         let purpose = if name == "server" {
             ExtendedKeyUsagePurpose::ServerAuth
@@ -359,6 +380,9 @@ pub fn write_keys(files: &TempDir) {
         let mut params = named(name);
         params.extended_key_usages = vec![purpose];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        if name == NAMES[CLIENT_END] {
+            params.serial_number = Some(SerialNumber::from(CLIENT_SERIAL));
+        }
         let key = KeyPair::generate().expect("works");
         write(&format!("{name}.pem"), params.signed_by(&key, &authority).expect("valid").pem());
         write(&format!("{name}.key"), key.serialize_pem());

@@ -186,7 +186,13 @@ impl<T: Transmit> ControlThread<T> {
         loop {
             loop {
                 match self.inbox.commands.try_recv() {
-                    Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return self.end_all(),
+                    Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {
+                        self.end_all();
+                        if let Side::Server(server) = &mut self.side {
+                            server.finish();
+                        }
+                        return;
+                    }
                     Ok(command) => self.command(command),
                     Err(TryRecvError::Empty) => break,
                 }
@@ -239,6 +245,9 @@ impl<T: Transmit> ControlThread<T> {
                 self.answered(|server, now, out| {
                     server.answered(now, session, ticket, Answered::Program(answer), out);
                 });
+            }
+            Command::Revocations(answer) => {
+                self.answered(|server, now, out| server.revocations(now, &answer, out));
             }
             Command::Verdict { session, key_id, verdict } => {
                 self.answered(|server, now, out| server.take_decision(now, session, key_id, verdict, out));

@@ -20,3 +20,4 @@ pub mod runner;
 pub mod scripts;
 pub mod settings;
 pub mod tcp;
+pub mod tokens;

@@ -76,7 +76,11 @@ impl Pool {
         let reserved = given.collect();
         let v4 = v4.map(|(first, _)| Ipv4Addr::from_bits(first));
         let v6 = network.v6.map(|v6| Ipv6Addr::from_bits(v6.network().to_bits() + FIRST_V6));
-        Self { v4, v6, reserved, size, ..Self::default() }
+        let mut pool = Self { v4, v6, reserved, size, ..Self::default() };
+        for (name, v4, v6) in &network.leases {
+            pool.remember(name, *v4, *v6);
+        }
+        pool
     }
 
     /// Gives a session the addresses that the client of this name had last, or free ones. `is_used`: whether a client has a
@@ -108,6 +112,31 @@ impl Pool {
         self.in_use.insert(number, session);
         self.by_session.insert(session, number);
         Ok(self.lease(number))
+    }
+
+    /// Remembers who had an address, as a file says.
+    pub fn remember(&mut self, name: &str, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) {
+        let distance = |from: u128, to: u128| to.checked_sub(from).and_then(|it| u32::try_from(it).ok());
+        let by_v4 =
+            self.v4.zip(v4).and_then(|(first, it)| distance(first.to_bits().into(), it.to_bits().into()));
+        let by_v6 = || self.v6.zip(v6).and_then(|(first, it)| distance(first.to_bits(), it.to_bits()));
+        let Some(number) = by_v4.or_else(by_v6).filter(|number| *number < self.size) else { return };
+        if !self.owners.contains_key(&number) && !self.by_name.contains_key(name) {
+            self.owners.insert(number, name.to_owned());
+            self.by_name.insert(name.to_owned(), number);
+        }
+    }
+
+    /// Who had which addresses, as OpenVPN writes it: name, IPv4 address, IPv6 address.
+    pub fn leases(&self) -> String {
+        let line = |(number, name): (&u32, &String)| {
+            let Lease { v4, v6 } = self.lease(*number);
+            let [v4, v6] = [v4.map(IpAddr::V4), v6.map(IpAddr::V6)].map(|it| it.map(|it| it.to_string()));
+            // A comma or a line break would end the name.
+            let is_one = !name.contains(|letter: char| letter == ',' || letter.is_control());
+            is_one.then(|| format!("{name},{},{}\n", v4.unwrap_or_default(), v6.unwrap_or_default()))
+        };
+        self.owners.iter().filter_map(line).collect()
     }
 
     /// Takes the addresses of a session back.
@@ -209,6 +238,23 @@ mod tests {
         assert_eq!(assign(1), Ok(Some([10, 8, 0, 51].into())));
         assert_eq!(assign(2), Ok(Some([10, 8, 0, 52].into())));
         assert_eq!(assign(3), Err(Exhausted));
+    }
+
+    #[test]
+    fn addresses_are_remembered_in_a_file() {
+        let both = || network("10.8.0.0/24", Some("fd00:8::/64"));
+        let mut pool = Pool::new(&both());
+        pool.assign(1, "anna", |_| false).expect("free");
+        pool.assign(2, "a,b", |_| false).expect("free");
+        pool.assign(3, "bert", |_| false).expect("free");
+        let text = pool.leases();
+        assert_eq!(text, "anna,10.8.0.2,fd00:8::1000\nbert,10.8.0.4,fd00:8::1002\n");
+        let bert = ("bert".to_owned(), Some([10, 8, 0, 4].into()), None);
+        let far = ("far".to_owned(), Some([10, 9, 0, 4].into()), None);
+        let mut again = Pool::new(&ServerNetwork { leases: vec![bert, far], ..both() });
+        assert_eq!(v4(&mut again, 1, "anna").as_deref(), Some("10.8.0.2"));
+        assert_eq!(v4(&mut again, 2, "bert").as_deref(), Some("10.8.0.4"));
+        assert_eq!(v4(&mut again, 3, "far").as_deref(), Some("10.8.0.3"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::login::LoginSettings;
 use super::scripts::{Environment, Scripts};
+use super::tokens::Tokens;
 use crypto::pki::Certificate;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use port::SocketOptions;
@@ -9,7 +10,9 @@ use port::udp::UdpBinding;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
+use tunnel::openvpn::verify::{PeerCheck, ServerTls};
 use tunnel::openvpn::{ClientConfiguration, ServerConfiguration};
 
 /// The MTU of the tunnel interface that OpenVPN has by default (`tun-mtu`).
@@ -100,9 +103,19 @@ pub struct Access {
     pub constraint: Option<Ipv4Net>,
     /// The authorities, whose certificates programs are told about.
     pub authorities: Vec<Certificate>,
+    /// Tokens in place of passwords (`auth-gen-token`).
+    pub tokens: Option<Tokens>,
+    /// Makes the verifier of certificates again, from another revocation list (`crl-verify`).
+    pub renew: Option<Renew>,
     /// Variables of all programs.
     pub environment: Environment,
 }
+
+/// The configuration of TLS with a revocation list, and the check of certificates that are in use.
+pub type Renewed = (ServerTls, Arc<PeerCheck>);
+
+/// Takes a file with revocation lists. An error is for the log.
+pub type Renew = Box<dyn Fn(&[u8]) -> Result<Renewed, String> + Send>;
 
 impl Default for Access {
     fn default() -> Self {
@@ -116,6 +129,8 @@ impl Default for Access {
             max_routes: 256,
             constraint: None,
             authorities: Vec::new(),
+            tokens: None,
+            renew: None,
             environment: Environment::default(),
         }
     }
@@ -136,6 +151,8 @@ pub struct ServerNetwork {
     pub clients: BTreeMap<String, ClientOverride>,
     /// The addresses that clients without settings get (`ifconfig-pool`); all of `v4`, if none.
     pub pool: Option<(Ipv4Addr, Ipv4Addr)>,
+    /// Addresses that clients had, by name (`ifconfig-pool-persist`).
+    pub leases: Vec<(String, Option<Ipv4Addr>, Option<Ipv6Addr>)>,
     /// Whether clients without settings are refused (`ccd-exclusive`).
     pub requires_override: bool,
     /// Whether several clients may have one common name (`duplicate-cn`).

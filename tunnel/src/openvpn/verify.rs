@@ -347,6 +347,9 @@ impl ClientCertVerifier for PeerCheck {
     }
 }
 
+/// The configuration of TLS of a server.
+pub type ServerTls = ServerConfig;
+
 /// Our certificate with its chain, and its private key.
 pub struct Identity {
     /// Our certificate first.

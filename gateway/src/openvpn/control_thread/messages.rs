@@ -32,6 +32,8 @@ pub enum Command {
         /// The answer.
         answer: Answer,
     },
+    /// The revocation list was looked at.
+    Revocations(Answer),
     /// The management interface has decided about a client, after [`Report::Asked`]. It is ignored if that is not asked any more.
     Verdict {
         /// The session.

@@ -7,7 +7,9 @@
 //! ```
 
 mod deciding;
+mod files;
 mod questions;
+mod tokens;
 mod told;
 mod variables;
 
@@ -20,11 +22,13 @@ use crypto::{Engine, Random};
 pub(super) use deciding::Answered;
 use deciding::Deciding;
 pub use deciding::Decision;
+use files::FileWatch;
 use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
+use tokens::TokenOf;
 use tokio::sync::mpsc;
 use tunnel::openvpn::action::SessionNumber;
 use tunnel::openvpn::{Outbox, Server};
@@ -58,6 +62,9 @@ pub(super) struct ServerSide {
     ticket: u64,
     /// Clients that were admitted, of which some may not be connected yet.
     admitted: BTreeMap<SessionNumber, Admitted>,
+    files: FileWatch,
+    /// Makes sessions of tokens.
+    random: Box<dyn Random>,
 }
 
 /// A client that has addresses.
@@ -71,6 +78,7 @@ struct Admitted {
     is_announced: bool,
     /// The prefixes that `learn-address` has accepted.
     learned: Vec<IpNet>,
+    token: Option<TokenOf>,
 }
 
 impl ServerSide {
@@ -79,15 +87,30 @@ impl ServerSide {
         settings: ServerSettings,
         answers: Answers,
         engine: Arc<dyn Engine>,
-        random: Box<dyn Random>,
+        mut random: Box<dyn Random>,
     ) -> Self {
         let ServerSettings { core, network, mut access } = settings;
         let Answers { scripts, own, reports } = answers;
         access.environment.set("dev", interface);
         let pool = Pool::new(&network);
+        let own_random = random.fork();
         let core = Server::new(core, engine, random);
+        let files = FileWatch::new(&scripts);
         let (deciding, admitted) = (BTreeMap::new(), BTreeMap::new());
-        Self { core, network, access, pool, scripts, own, reports, deciding, ticket: 0, admitted }
+        Self {
+            core,
+            network,
+            access,
+            pool,
+            scripts,
+            own,
+            reports,
+            deciding,
+            ticket: 0,
+            admitted,
+            files,
+            random: own_random,
+        }
     }
 
     /// Tells all clients that they are to connect again.
@@ -151,12 +174,16 @@ impl ServerSide {
         for session in late {
             self.give_up(now, session, out);
         }
+        self.renew_tokens(now, out);
+        self.look_at_files(now);
         self.core.handle_timeout(now, out);
     }
 
     pub(super) fn next_timeout(&self) -> Option<Time> {
         let waiting = self.deciding.values().map(|deciding| deciding.until);
-        self.core.next_timeout().into_iter().chain(waiting).min()
+        let tokens = self.admitted.values().filter_map(|admitted| admitted.token.as_ref()?.renew_at);
+        let others = waiting.chain(tokens).chain(self.files.next_timeout());
+        self.core.next_timeout().into_iter().chain(others).min()
     }
 
     /// Ends earlier sessions with a common name: the client has connected again.

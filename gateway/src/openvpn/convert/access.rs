@@ -1,10 +1,13 @@
 //! What is asked about clients, beside their certificates.
 
-use super::{Refusals, keys};
+use super::{Refusals, keys, seconds};
 use crate::openvpn::scripts::Environment;
 use crate::openvpn::settings::{Access, PasswordWay};
+use crate::openvpn::tokens::Tokens;
 use config::openvpn::OpenVpn;
-use config::openvpn::settings::{Connection, Server};
+use config::openvpn::settings::{Connection, Server, Token};
+use crypto::SecretBytes;
+use crypto::random::System;
 use std::time::Duration;
 
 /// What is asked about clients.
@@ -22,9 +25,36 @@ pub(super) fn access(settings: &OpenVpn, own: &Server, link: &Connection, refusa
         asks_management: settings.management.as_ref().is_some_and(|management| management.client_auth),
         max_routes: own.max_routes as usize,
         constraint: own.constraint,
+        tokens: own.token.as_ref().and_then(|token| tokens(settings, token, refusals)),
+        renew: None,
         authorities: authorities.unwrap_or_default(),
         environment: environment(settings, link, refusals),
     }
+}
+
+/// The length of a key file of tokens, and the place of the HMAC's key in it.
+const TOKEN_KEY: (usize, std::ops::Range<usize>) = (128, 64..96);
+
+fn tokens(settings: &OpenVpn, token: &Token, refusals: &mut Refusals) -> Option<Tokens> {
+    let key = match &token.key {
+        Some(material) => {
+            let sections = keys::sections("auth-gen-token-secret", material, refusals)?;
+            let der =
+                sections.first().map(|section| section.der.expose()).filter(|der| der.len() == TOKEN_KEY.0);
+            let Some(der) = der else {
+                let fix = "make it with openvpn --genkey auth-token FILE";
+                refusals.wrong("auth-gen-token-secret", "the key has not 128 bytes".to_owned(), fix);
+                return None;
+            };
+            SecretBytes::new(der[TOKEN_KEY.1].to_vec())
+        }
+        None => SecretBytes::random(TOKEN_KEY.1.len(), &mut System::default()),
+    };
+    let keys = seconds(settings.timers.renegotiate_seconds);
+    let interval = token.renewal_seconds.and_then(seconds);
+    // Clients get one with their keys in any case.
+    let interval = interval.filter(|interval| keys.is_none_or(|keys| *interval < keys));
+    Some(Tokens::new(key, seconds(token.lifetime_seconds), interval.or(keys), interval, token.is_external))
 }
 
 /// Variables of all programs.

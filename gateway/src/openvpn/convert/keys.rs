@@ -100,6 +100,20 @@ pub(super) fn is_same(one: Option<&Wrapping>, other: Option<&Wrapping>) -> bool 
 
 /// Which certificates of the peer are accepted.
 pub(super) fn check(settings: &OpenVpn, peer: Role, refusals: &mut Refusals) -> Option<PeerCheck> {
+    let list = match &settings.tls.revocation {
+        Some(Revocation::List(material)) => Some(material.bytes()),
+        Some(Revocation::Directory(_)) | None => None,
+    };
+    check_with(settings, peer, list, refusals)
+}
+
+/// The same with this file of revocation lists.
+pub(super) fn check_with(
+    settings: &OpenVpn,
+    peer: Role,
+    list: Option<&[u8]>,
+    refusals: &mut Refusals,
+) -> Option<PeerCheck> {
     let tls = &settings.tls;
     let mut check = PeerCheck::new(peer);
     if let Some(material) = &tls.authority {
@@ -109,8 +123,12 @@ pub(super) fn check(settings: &OpenVpn, peer: Role, refusals: &mut Refusals) -> 
             }
         }
     }
-    if let Some(Revocation::List(material)) = &tls.revocation {
-        for list in sections("crl-verify", material, refusals)? {
+    if let Some(list) = list {
+        let sections = match pem::read(list) {
+            Ok(sections) => sections,
+            Err(error) => return wrong(refusals, "crl-verify", &error, PEM_FIX),
+        };
+        for list in sections {
             if let Err(error) = check.add_list(list.der.expose()) {
                 return wrong(refusals, "crl-verify", &error, "make it again: easyrsa gen-crl");
             }
@@ -182,7 +200,7 @@ fn certificates(
     Some(found)
 }
 
-fn sections(name: &str, material: &Material, refusals: &mut Refusals) -> Option<Vec<Section>> {
+pub(super) fn sections(name: &str, material: &Material, refusals: &mut Refusals) -> Option<Vec<Section>> {
     match pem::read(material.bytes()) {
         Ok(sections) => Some(sections),
         Err(error) => wrong(refusals, name, &error, PEM_FIX),

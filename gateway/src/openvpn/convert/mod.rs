@@ -120,7 +120,7 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
     let link = settings.connections.first().unwrap_or(&none);
     let role = match settings.role {
         Role::Server => {
-            server::server(&settings, link, &mut refusals).map(Box::new).map(SettingsRole::Server)
+            server::server(&settings, link, sources, &mut refusals).map(Box::new).map(SettingsRole::Server)
         }
         Role::Client => {
             client::client(&settings, link, sources, &mut refusals).map(Box::new).map(SettingsRole::Client)
@@ -152,7 +152,7 @@ fn remark(settings: &OpenVpn, refusals: &Refusals, remarks: &mut Vec<Remark>) {
     if settings.connections.iter().any(by_name) {
         warn("remote", "the host name was resolved now, and is not resolved again");
     }
-    if settings.tls.revocation.is_some() {
+    if settings.tls.revocation.is_some() && settings.role != Role::Server {
         warn("crl-verify", "the list was read now, and is not read again: restart after a change");
     }
 }

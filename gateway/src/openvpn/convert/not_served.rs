@@ -10,7 +10,6 @@ const DELETE: &str = "delete the line";
 const SCRIPT: &str = "delete the line: no program is run";
 const MANAGEMENT: &str = "delete the line, and use postern show";
 const STATUS: &str = "delete the line, and use postern show drops and postern show offloads";
-const PASSWORD: &str = "delete the line on both ends, and use certificates";
 const BY_SERVER: &str = "delete the line: the server pushes it";
 const TLS: &str = "delete the line: TLS 1.2 and 1.3 with forward secrecy are negotiated";
 const CHROOT: &str =
@@ -84,12 +83,9 @@ pub(super) const NOT_SERVED: &[Row] = &[
     ("management-client-user", MANAGEMENT),
     ("management-client-group", MANAGEMENT),
     // The server.
-    ("ifconfig-pool-persist", "delete the line, and write ifconfig-push in files of client-config-dir"),
     ("client-to-client", "delete the line: clients reach each other with sysctl net.ipv4.ip_forward=1"),
     ("connect-freq", DELETE),
     ("connect-freq-initial", DELETE),
-    ("auth-gen-token", PASSWORD),
-    ("auth-gen-token-secret", PASSWORD),
     ("stale-routes-check", DELETE),
     // The session, and the client.
     ("ping-exit", "write keepalive SECONDS TIMEOUT on the server"),
@@ -134,7 +130,8 @@ mod tests {
         log log-append syslog suppress-timestamps echo daemon user group writepid \
         nice mlock remap-usr1 persist-local-ip persist-remote-ip local connect-timeout server-poll-timeout mtu-disc bind-dev \
         client-connect client-disconnect learn-address tls-verify tmp-dir max-routes-per-client \
-        client-cert-not-required auth-user-pass-verify auth-user-pass-optional username-as-common-name ifconfig-push-constraint";
+        client-cert-not-required auth-user-pass-verify auth-user-pass-optional username-as-common-name ifconfig-push-constraint \
+        auth-gen-token auth-gen-token-secret ifconfig-pool-persist";
 
     #[test]
     fn each_directive_that_the_reader_takes_is_served_or_refused() {

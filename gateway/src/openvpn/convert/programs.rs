@@ -2,7 +2,7 @@
 
 use crate::openvpn::scripts::{Hook, Program, Programs};
 use config::openvpn::OpenVpn;
-use config::openvpn::settings::Command;
+use config::openvpn::settings::{Command, Revocation, Role};
 use std::path::PathBuf;
 
 /// The programs, by when they are run.
@@ -35,7 +35,18 @@ pub(super) fn programs(settings: &OpenVpn) -> Programs {
         Some((hook, Program { path: folder.join(path?), arguments: Vec::new(), owner: None }))
     };
     let server = settings.server.as_ref();
-    let by_hook = by_hook.chain(file(Hook::ClientFile, server.and_then(|it| it.client_directory.as_ref())));
+    let list = settings.tls.revocation.as_ref().filter(|_| settings.role == Role::Server);
+    let list = list.and_then(|revocation| match revocation {
+        Revocation::List(material) => material.file.as_ref(),
+        Revocation::Directory(path) => Some(path),
+    });
+    let leases = server.and_then(|it| it.leases.as_ref()).filter(|(_, seconds)| *seconds != 0);
+    let files = [
+        file(Hook::ClientFile, server.and_then(|it| it.client_directory.as_ref())),
+        file(Hook::Revocations, list),
+        file(Hook::Leases, leases.map(|(path, _)| path)),
+    ];
+    let by_hook = by_hook.chain(files.into_iter().flatten());
     let temporary = settings.server.as_ref().and_then(|server| server.temporary.clone());
     Programs {
         by_hook: by_hook.collect(),

@@ -1,47 +1,39 @@
 //! The settings of a server.
 
-use super::{Refusals, access, ciphers, keys, routes, seconds, timing};
-use crate::openvpn::settings::{ServerNetwork, ServerSettings};
+use super::{Refusals, Sources, access, ciphers, keys, routes, seconds, timing};
+use crate::openvpn::settings::{Renew, Renewed, ServerNetwork, ServerSettings};
 use config::openvpn::OpenVpn;
-use config::openvpn::settings::{Addresses, CertificateOf, Connection, Server};
+use config::openvpn::settings::{Addresses, CertificateOf, Connection, Revocation, Server};
 use ipnet::{Ipv4Net, Ipv6Net};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 use std::sync::Arc;
 use tunnel::openvpn::ServerConfiguration;
 use tunnel::openvpn::peer_info::OURS;
-use tunnel::openvpn::verify;
+use tunnel::openvpn::verify::{self, Identity, PeerCheck};
 use tunnel::openvpn::wrap::Role;
 
 /// The distance of the first IPv6 address for clients from the address of its network.
 const FIRST_V6: u128 = 0x1000;
+/// Lines of `ifconfig-pool-persist` that are read: a pool has no more addresses.
+const MOST_LEASES: usize = 65_536;
 
 /// Converts a server.
 pub(super) fn server(
     settings: &OpenVpn,
     link: &Connection,
+    sources: &Sources<'_>,
     refusals: &mut Refusals,
 ) -> Option<ServerSettings> {
     let own = settings.server.as_ref()?;
-    let network = network(settings, own, refusals);
-    let access = access::access(settings, own, link, refusals);
-    let mut check = keys::check(settings, Role::Client, refusals)?;
+    let network = network(settings, own, sources, refusals);
+    let mut access = access::access(settings, own, link, refusals);
+    let check = keys::check(settings, Role::Client, refusals);
     let identity = keys::identity(settings, refusals);
     let wrap = keys::server_wrap(settings, link, refusals);
-    let tls = match own.certificate {
-        CertificateOf::None => verify::server_config_without_certificates(identity?),
-        CertificateOf::Optional => {
-            check.make_optional();
-            verify::server_config(identity?, Arc::new(check))
-        }
-        CertificateOf::Required => verify::server_config(identity?, Arc::new(check)),
-    };
-    let tls = match tls {
-        Ok(tls) => tls,
-        Err(error) => {
-            refusals.wrong("cert", error.to_string(), "write the certificate of this key");
-            return None;
-        }
-    };
+    let (tls, _) = tls(own.certificate, identity?, check?, refusals)?;
+    access.renew = renew(settings, own.certificate);
     let core = ServerConfiguration {
         tls,
         wrap: wrap?,
@@ -56,13 +48,58 @@ pub(super) fn server(
     Some(ServerSettings { core, network, access })
 }
 
-fn network(settings: &OpenVpn, own: &Server, refusals: &mut Refusals) -> ServerNetwork {
+/// The configuration of TLS.
+fn tls(
+    certificate: CertificateOf,
+    identity: Identity,
+    mut check: PeerCheck,
+    refusals: &mut Refusals,
+) -> Option<Renewed> {
+    if certificate == CertificateOf::Optional {
+        check.make_optional();
+    }
+    let check = Arc::new(check);
+    let tls = match certificate {
+        CertificateOf::None => verify::server_config_without_certificates(identity),
+        _ => verify::server_config(identity, Arc::clone(&check)),
+    };
+    match tls {
+        Ok(tls) => Some((tls, check)),
+        Err(error) => {
+            refusals.wrong("cert", error.to_string(), "write the certificate of this key");
+            None
+        }
+    }
+}
+
+/// Makes the configuration of TLS again, when the revocation list has changed.
+fn renew(settings: &OpenVpn, certificate: CertificateOf) -> Option<Renew> {
+    let is_file = matches!(&settings.tls.revocation, Some(Revocation::List(list)) if list.file.is_some());
+    let settings = (is_file && certificate != CertificateOf::None).then(|| settings.clone())?;
+    Some(Box::new(move |list| {
+        let mut refusals = Refusals { given: BTreeMap::new(), found: Vec::new() };
+        let check = keys::check_with(&settings, Role::Client, Some(list), &mut refusals);
+        let identity = keys::identity(&settings, &mut refusals);
+        let made = identity
+            .zip(check)
+            .and_then(|(identity, check)| tls(certificate, identity, check, &mut refusals));
+        made.ok_or_else(|| refusals.found.iter().map(|refusal| refusal.reason.clone()).collect())
+    }))
+}
+
+fn network(
+    settings: &OpenVpn,
+    own: &Server,
+    sources: &Sources<'_>,
+    refusals: &mut Refusals,
+) -> ServerNetwork {
     let v4 = network_v4(settings, refusals);
     let mut network = ServerNetwork {
         v4,
         pool: pool(v4, own, refusals),
         v6: network_v6(settings, own, refusals),
         routes: routes(settings),
+        leases: own.leases.as_ref().map(|(path, _)| leases(path, sources)).unwrap_or_default(),
         requires_override: own.only_with_file,
         duplicate_names: own.duplicate_names,
         ..ServerNetwork::default()
@@ -73,6 +110,21 @@ fn network(settings: &OpenVpn, own: &Server, refusals: &mut Refusals) -> ServerN
     let is_told = |option: &&String| *option != "topology subnet" && Some(*option) != gateway.as_ref();
     network.push = own.push.iter().filter(is_told).cloned().collect();
     network
+}
+
+/// The addresses that clients had, as a file says. Without the file, and for lines in another form, nothing is remembered.
+fn leases(path: &Path, sources: &Sources<'_>) -> Vec<(String, Option<Ipv4Addr>, Option<Ipv6Addr>)> {
+    let text = sources.files.read(path).unwrap_or_default();
+    let lines = text.as_str().unwrap_or_default().lines().take(MOST_LEASES);
+    let lease = |line: &str| {
+        let mut fields = line.split(',');
+        let name = fields.next().filter(|name| !name.is_empty() && !name.starts_with('#'))?;
+        let addresses: Vec<&str> = fields.collect();
+        let v4 = addresses.iter().find_map(|field| field.trim().parse().ok());
+        let v6 = addresses.iter().find_map(|field| field.trim().parse().ok());
+        Some((name.to_owned(), v4, v6))
+    };
+    lines.filter_map(lease).collect()
 }
 
 /// The network of clients, of which the server has the first address.

@@ -236,7 +236,6 @@ fn what_is_not_served_yet_is_refused_with_its_line() {
     let server = [
         "script-security 2\nup /bin/true",
         "management 127.0.0.1 7505",
-        "ifconfig-pool-persist ipp.txt",
         "client-to-client",
         "status openvpn-status.log",
         "log-append openvpn.log",
@@ -249,7 +248,6 @@ fn what_is_not_served_yet_is_refused_with_its_line() {
         "reneg-bytes 1000000",
         "explicit-exit-notify 2",
         "dhcp-option DNS 192.0.2.1",
-        "auth-gen-token",
         "remote-cert-tls server",
         "verify-x509-name C=DE subject",
     ];

@@ -60,7 +60,7 @@ fn connections(settings: &OpenVpn, refusals: &mut Refusals) {
 
 fn tls(settings: &OpenVpn, refusals: &mut Refusals) {
     let tls = &settings.tls;
-    if matches!(tls.revocation, Some(Revocation::Directory(_))) {
+    if matches!(tls.revocation, Some(Revocation::Directory(_))) && settings.role != Role::Server {
         refusals.refuse("crl-verify", "a directory", "write crl-verify FILE with a CRL");
     }
     if tls.asks_key_password {

@@ -13,6 +13,7 @@ mod files;
 mod handle;
 pub mod process;
 mod running;
+mod served;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -44,6 +45,11 @@ pub enum Hook {
     AuthUserPassVerify,
     /// No program: the file of a client, in the directory that stands for the program. The argument is its name.
     ClientFile,
+    /// No program: the revocation list, or the names in its directory. The argument is the second file of the last answer; exit
+    /// status 1 stands for no change.
+    Revocations,
+    /// No program: the file of addresses, which is replaced by the first file of the request.
+    Leases,
 }
 
 /// The exit status of [`Hook::ClientFile`] if the client has a file.
@@ -55,7 +61,7 @@ pub const NO_FILE: i32 = 2;
 
 impl Hook {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Up,
         Self::Down,
         Self::RouteUp,
@@ -70,6 +76,8 @@ impl Hook {
         Self::TlsCryptV2Verify,
         Self::AuthUserPassVerify,
         Self::ClientFile,
+        Self::Revocations,
+        Self::Leases,
     ];
 
     /// The directive that names the program; also `script_type` in its environment, with underscores.
@@ -89,6 +97,8 @@ impl Hook {
             Self::TlsCryptV2Verify => "tls-crypt-v2-verify",
             Self::AuthUserPassVerify => "auth-user-pass-verify",
             Self::ClientFile => "client-config-dir",
+            Self::Revocations => "crl-verify",
+            Self::Leases => "ifconfig-pool-persist",
         }
     }
 

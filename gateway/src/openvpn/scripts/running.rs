@@ -1,13 +1,13 @@
 //! One run of a program: files, child, deadline, exit status.
 
-use super::files::{self, Made};
-use super::{Answer, DEFAULT_FILE, Deferral, Hook, NO_FILE, OWN_FILE, Outcome, Program, Programs, Request};
+use super::files::Made;
+use super::served;
+use super::{Answer, Deferral, Outcome, Program, Programs, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -33,8 +33,8 @@ pub(super) fn run(
     let Some(program) = programs.by_hook.get(&request.hook) else {
         return (Answer::failed("the configuration has no such program"), None);
     };
-    if request.hook == Hook::ClientFile {
-        return (client_file(&program.path, request), None);
+    if let Some(answer) = served::serve(program, request) {
+        return (answer, None);
     }
     let files = request.files.iter().map(|file| Made::new(&programs.temporary, &file.content, program.owner));
     let files: Vec<Made> = match files.collect() {
@@ -75,22 +75,6 @@ pub(super) fn run(
         }
         _ => (Answer { outcome, files: contents }, None),
     }
-}
-
-/// The file of a client, or the one for clients without a file.
-fn client_file(folder: &Path, request: &Request) -> Answer {
-    let named = request.arguments.first().map(String::as_str);
-    // One name in the folder: a daemon that was taken over may ask for any.
-    let is_name = |name: &&str| !matches!(*name, "" | "." | "..") && !name.contains('/');
-    for (name, status) in [(named.filter(is_name), OWN_FILE), (Some("DEFAULT"), DEFAULT_FILE)] {
-        let Some(name) = name else { continue };
-        match files::read(&folder.join(name)) {
-            Ok(content) => return Answer { outcome: Outcome::Ended(status), files: vec![content] },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Answer::failed(format!("{}: {error}", folder.join(name).display())),
-        }
-    }
-    Answer { outcome: Outcome::Ended(NO_FILE), files: Vec::new() }
 }
 
 fn command(programs: &Programs, program: &Program, request: &Request, files: &[Made]) -> Command {

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// The longest message. A request has a few values of at most 16 KiB each, an answer a few files of at most 64 KiB.
-const LONGEST: usize = 1 << 20;
+/// The longest message: a revocation list of 16 MiB.
+const LONGEST: usize = (16 << 20) + 4096;
 
 /// A message that is erased when dropped: it may have passwords.
 pub(super) type Message = Zeroizing<Vec<u8>>;

@@ -96,9 +96,11 @@ impl Server {
                 self.begins.no_longer_pending(source);
                 self.connect_if_asked(now, number, exchange, push, out)
             }
-            (Stage::Up(Some(key_id)), Verdict::Accept { .. }) => {
+            (Stage::Up(Some(key_id)), Verdict::Accept { push }) => {
                 session.stage = Stage::Up(None);
-                session.peer.install(now, key_id, &mut *self.random, out)
+                let installed = session.peer.install(now, key_id, &mut *self.random, out);
+                self.send_options(now, number, &push, out);
+                installed
             }
             (Stage::AwaitingVerdict(..) | Stage::Up(Some(_)), Verdict::Refuse { reason }) => {
                 session.refuse(now, &reason, out);
@@ -113,6 +115,20 @@ impl Server {
             Ok(()) => self.flush(now, number, out),
             Err(cause) => self.end(now, number, cause, out),
         }
+    }
+
+    /// Pushes more options to a client that is up, such as a new token.
+    pub fn send_options(&mut self, now: Now, number: SessionNumber, options: &[String], out: &mut Outbox) {
+        let Some(session) = self.sessions.get_mut(&number) else { return };
+        if options.is_empty() || !matches!(session.stage, Stage::Up(_)) {
+            return;
+        }
+        for message in push::emit(options).0 {
+            if let Err(error) = session.peer.channel.send_command(&message) {
+                return self.end(now, number, error.into(), out);
+            }
+        }
+        self.flush(now, number, out);
     }
 
     /// Tells a client that its verdict waits for the user, for so long; `message` is in the words of `INFO_PRE`.

@@ -6,6 +6,7 @@ use super::{Admitted, ServerSide};
 use crate::openvpn::pool::{Exhausted, Lease};
 use crate::openvpn::scripts::{Answer, Environment};
 use crate::openvpn::settings::ClientOverride;
+use crate::openvpn::tokens::Token;
 use ipnet::IpNet;
 use tunnel::openvpn::action::{Request, SessionNumber};
 use tunnel::openvpn::{Outbox, Verdict};
@@ -33,6 +34,8 @@ pub(super) struct Deciding {
     pub(super) is_announced: bool,
     pub(super) prefixes: Vec<IpNet>,
     pub(super) learned: Vec<IpNet>,
+    /// The token that it has sent.
+    pub(super) token: Option<Token>,
 }
 
 /// What is asked next, in OpenVPN's order.
@@ -94,6 +97,8 @@ pub(super) enum Refused {
     NoPassword,
     #[error("its user name has more than 64 bytes, or is empty")]
     BadName,
+    #[error("its certificate is revoked: its serial number {0} is a file in the directory of crl-verify")]
+    Revoked(String),
     #[error("{0}")]
     Program(String),
     /// The client is told the reason.
@@ -110,7 +115,7 @@ impl Refused {
     fn told(&self) -> String {
         match self {
             Self::Told(reason) => reason.clone(),
-            Self::NoPassword | Self::Program(_) | Self::BadName => String::new(),
+            Self::NoPassword | Self::Program(_) | Self::BadName | Self::Revoked(_) => String::new(),
             Self::Late | Self::TooMany => "TEMP:the server is busy".to_owned(),
             other => other.to_string(),
         }
@@ -139,8 +144,13 @@ impl ServerSide {
             is_announced: false,
             prefixes: Vec::new(),
             learned: Vec::new(),
+            token: None,
             request,
         };
+        if let Some(serial) = self.files.revoked(&deciding.environment) {
+            let revoked = Refused::Revoked(serial.to_owned());
+            return self.refuse(now, session, &deciding.request, &revoked, out);
+        }
         if self.deciding.len() >= WAITING {
             return self.refuse(now, session, &deciding.request, &Refused::TooMany, out);
         }
@@ -230,14 +240,20 @@ impl ServerSide {
 
     fn admit(&mut self, now: Now, session: SessionNumber, deciding: Deciding, out: &mut Outbox) {
         let key_id = deciding.request.key_id;
+        let (token, told) = self.token_for(now, &deciding).unzip();
         if deciding.request.is_renewal {
-            let verdict = Verdict::Accept { push: Vec::new() };
+            if let Some(admitted) = self.admitted.get_mut(&session) {
+                admitted.token = token;
+            }
+            let verdict = Verdict::Accept { push: told.into_iter().collect() };
             return self.core.admit(now, session, key_id, verdict, out);
         }
-        let push = self.options(&deciding);
+        let mut push = self.options(&deciding);
+        push.extend(told);
+        self.files.leases_changed(now.monotonic);
         let Deciding { name, environment, prefixes, is_announced, learned, .. } = deciding;
         let since = now.monotonic;
-        let admitted = Admitted { name, prefixes, environment, since, is_announced, learned };
+        let admitted = Admitted { name, prefixes, environment, since, is_announced, learned, token };
         self.admitted.insert(session, admitted);
         self.core.admit(now, session, key_id, Verdict::Accept { push }, out);
     }

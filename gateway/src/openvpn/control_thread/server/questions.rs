@@ -43,7 +43,7 @@ impl ServerSide {
     ) -> Next {
         match deciding.question {
             Question::Certificate(depth) => Ok(self.ask_about_certificate(now, session, deciding, depth)),
-            Question::Management => self.ask_management(session, deciding),
+            Question::Management => self.ask_management(now, session, deciding),
             Question::Password => Ok(self.ask_about_password(now, session, deciding)),
             Question::Name => self.name(session, deciding),
             Question::File => self.ask_for_file(now, session, deciding),
@@ -133,11 +133,14 @@ impl ServerSide {
         self.run(session, deciding, &run)
     }
 
-    fn ask_management(&mut self, session: SessionNumber, deciding: &mut Deciding) -> Next {
+    fn ask_management(&mut self, now: Now, session: SessionNumber, deciding: &mut Deciding) -> Next {
         let credentials = &deciding.request.credentials;
         let has_password = !credentials.user.is_empty() || !credentials.password.is_empty();
         if self.asks_password() && !has_password && !self.access.is_password_optional {
             return Err(Refused::NoPassword);
+        }
+        if self.check_token(now, deciding)? {
+            return Ok(Go(Question::Name));
         }
         if !self.access.asks_management {
             return Ok(Go(Question::Password));
@@ -145,7 +148,7 @@ impl ServerSide {
         self.ticket += 1;
         deciding.ticket = self.ticket;
         let mut environment = deciding.environment.clone();
-        environment.set("password", &*credentials.password);
+        environment.set("password", &*deciding.request.credentials.password);
         let (key_id, is_renewal) = (deciding.request.key_id, deciding.request.is_renewal);
         // When the program ends, the report has no receiver.
         let _ = self.reports.send(Report::Asked(Asked { session, key_id, is_renewal, environment }));
