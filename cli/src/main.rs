@@ -44,6 +44,7 @@ mod show_crypto;
 mod show_https;
 mod show_log;
 mod show_machine;
+mod show_openvpn;
 mod show_qat;
 mod show_vpn;
 mod status;

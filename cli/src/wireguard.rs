@@ -8,6 +8,8 @@ use crypto::choice::{Choice, Rules};
 use crypto::engine::none;
 use gateway::api::{self, Shown};
 use gateway::ipsec;
+use gateway::openvpn::api as openvpn;
+use gateway::service::View;
 use gateway::tunnel_interface::Options;
 use gateway::wireguard::api::Interfaces;
 use gateway::wireguard::interface::Interface;
@@ -136,8 +138,13 @@ async fn serve(arguments: Arguments, captures: [Option<Capture>; 2], engines: Ar
     let interface = Arc::new(Interface::create(&name, engines.clone(), options, events)?);
     let interfaces = Interfaces::default();
     interfaces.show(Arc::clone(&interface), Labels::default());
-    // Without peers, because clients ask every daemon for IPsec.
-    let shown = Shown::new(engines, vec![Arc::new(interfaces), Arc::new(ipsec::api::Peers::absent())]);
+    // Without peers, because clients ask every daemon for IPsec and OpenVPN.
+    let others: Vec<Arc<dyn View>> = vec![
+        Arc::new(interfaces),
+        Arc::new(ipsec::api::Peers::absent()),
+        Arc::new(openvpn::Interfaces::default()),
+    ];
+    let shown = Shown::new(engines, others);
     match api::bind(&api::path(&name)).await {
         Ok(listener) => drop(tokio::spawn(api::serve(listener, shown))),
         // `wg` works without the API: go on.

@@ -21,6 +21,7 @@ mod openvpn;
 mod openvpn_ends;
 mod openvpn_process;
 mod openvpn_tcp;
+mod openvpn_tree;
 mod operational;
 mod operator;
 mod reload;

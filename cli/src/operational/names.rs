@@ -5,6 +5,7 @@ use crate::request::Request;
 use crate::shell::api::{Router, Socket};
 use crate::{show_qat, vpn};
 use crypto::Cipher;
+use gateway::openvpn::model as openvpn;
 use gateway::wireguard::model::Interfaces;
 use std::path::PathBuf;
 
@@ -14,6 +15,10 @@ pub(super) enum Names {
     WireguardInterfaces,
     /// Of the interface that was named before.
     WireguardPeers,
+    /// OpenVPN interfaces.
+    OpenVpnInterfaces,
+    /// The common names of the clients that are connected.
+    OpenVpnClients,
     IpsecPeers,
     /// The numbers of the tunnels of the peer that was named before.
     Tunnels,
@@ -44,6 +49,11 @@ impl Names {
                 let peers = all.filter(|interface| interface.name == before).flat_map(|it| it.peers);
                 peers.map(|peer| peer.name.unwrap_or(peer.public_key)).collect()
             }
+            Self::OpenVpnInterfaces => openvpn(api).into_iter().map(|interface| interface.name).collect(),
+            Self::OpenVpnClients => {
+                let sessions = openvpn(api).into_iter().flat_map(|interface| interface.sessions);
+                sessions.filter_map(|session| session.common_name).collect()
+            }
             Self::IpsecPeers => peers(api).into_iter().map(|found| found.peer.name).collect(),
             Self::Tunnels => {
                 let named = peers(api).into_iter().filter(|found| found.peer.name == before);
@@ -66,6 +76,12 @@ impl Names {
 
 fn interfaces(api: Option<PathBuf>) -> Vec<Interfaces> {
     Request::new(api, "/v1/interfaces/wireguard", Vec::new()).ask().unwrap_or_default()
+}
+
+fn openvpn(api: Option<PathBuf>) -> Vec<openvpn::Interface> {
+    let request = Request::new(api, "/v1/interfaces/openvpn", Vec::new());
+    let found: Vec<openvpn::Interfaces> = request.ask().unwrap_or_default();
+    found.into_iter().flat_map(|answer| answer.interfaces).collect()
 }
 
 fn peers(api: Option<PathBuf>) -> Vec<vpn::Found> {

@@ -8,14 +8,19 @@ use crate::monitor::{bandwidth, command, traffic, vpn as rates};
 use crate::show_configuration as configuration;
 use crate::show_log::{self as log, Of};
 use crate::{
-    advise, explain, explain_wireguard, reload, reset, show, show_crypto, show_https, show_machine, show_qat,
-    show_vpn, status, system,
+    advise, explain, explain_wireguard, reload, reset, show, show_crypto, show_https, show_machine,
+    show_openvpn, show_qat, show_vpn, status, system,
 };
+use gateway::openvpn::model::Mode;
 
 const INTERFACE: Argument =
     Argument { name: "INTERFACE", about: "The WireGuard interface", names: Names::WireguardInterfaces };
 const WIREGUARD_PEER: Argument =
     Argument { name: "PEER", about: "Name or public key of the peer", names: Names::WireguardPeers };
+const OPENVPN: Argument =
+    Argument { name: "INTERFACE", about: "The OpenVPN interface", names: Names::OpenVpnInterfaces };
+const CLIENT: Argument =
+    Argument { name: "CLIENT", about: "Common name of the client", names: Names::OpenVpnClients };
 const IPSEC_PEER: Argument = Argument { name: "PEER", about: "Name of the peer", names: Names::IpsecPeers };
 const TUNNEL: Argument = Argument { name: "TUNNEL", about: "Number of the tunnel", names: Names::Tunnels };
 const CIPHER: Argument = Argument { name: "CIPHER", about: "Only this cipher", names: Names::Ciphers };
@@ -42,6 +47,8 @@ const REVISION: Argument = Argument {
 const SECRETS: Flag = Flag { name: "secrets", about: "Show secrets, too; they are hidden otherwise" };
 
 const WIREGUARD: &str = "/v1/interfaces/wireguard";
+const OPENVPN_STATE: &str = "/v1/interfaces/openvpn";
+const OPENVPN_EXPLAIN: &str = "/v1/interfaces/openvpn/{INTERFACE}/explain";
 const IPSEC: &str = "/v1/vpn/ipsec";
 const MACHINE: &str = "/v1/machine";
 
@@ -119,6 +126,23 @@ pub(super) static TABLE: &[Entry] = &[
         interfaces::one(request, Kind::Vti)
     })
     .arguments(&[of_kind(Kind::Vti)]),
+    entry("show interfaces openvpn", "List the OpenVPN interfaces", show_openvpn::interfaces)
+        .asks(OPENVPN_STATE),
+    entry("show interfaces openvpn INTERFACE", "Show one OpenVPN interface", show_openvpn::interface)
+        .arguments(&[OPENVPN])
+        .asks(OPENVPN_STATE),
+    entry("show openvpn server", "List the clients that are connected with OpenVPN servers", |request| {
+        show_openvpn::sessions(request, Mode::Server)
+    })
+    .asks(OPENVPN_STATE),
+    entry("show openvpn client", "List the sessions of OpenVPN clients of this machine", |request| {
+        show_openvpn::sessions(request, Mode::Client)
+    })
+    .asks(OPENVPN_STATE),
+    entry("show openvpn site-to-site", "List the sessions of OpenVPN peers, site to site", |request| {
+        show_openvpn::sessions(request, Mode::SiteToSite)
+    })
+    .asks(OPENVPN_STATE),
     entry("show interfaces wireguard", "List the WireGuard interfaces", show::interfaces).asks(WIREGUARD),
     entry("show interfaces wireguard INTERFACE", "Show one WireGuard interface", show::interface)
         .arguments(&[INTERFACE])
@@ -287,6 +311,7 @@ pub(super) static TABLE: &[Entry] = &[
     entry("show log kernel", "Show the log of the kernel", |request| log::show(request, Of::Kernel)),
     entry("show log ipsec", "Show the log of the daemon", |request| log::show(request, Of::Daemon)),
     entry("show log vpn", "Show the log of the daemon", |request| log::show(request, Of::Daemon)),
+    entry("show log openvpn", "Show the log of the daemon", |request| log::show(request, Of::Daemon)),
     entry("show log vpn ipsec", "The same, in the words of VyOS 1.3", |request| {
         log::show(request, Of::Daemon)
     }),
@@ -317,6 +342,7 @@ pub(super) static TABLE: &[Entry] = &[
     entry("monitor log kernel", "Follow the log of the kernel", |request| log::follow(request, Of::Kernel)),
     entry("monitor log ipsec", "Follow the log of the daemon", |request| log::follow(request, Of::Daemon)),
     entry("monitor log vpn", "Follow the log of the daemon", |request| log::follow(request, Of::Daemon)),
+    entry("monitor log openvpn", "Follow the log of the daemon", |request| log::follow(request, Of::Daemon)),
     entry("advise", "Measure which algorithms to take on this machine, and what each costs", |_| {
         advise::show()
     }),
@@ -350,6 +376,36 @@ pub(super) static TABLE: &[Entry] = &[
     .arguments(&[INTERFACE, WIREGUARD_PEER])
     .asks("/v1/interfaces/wireguard/{INTERFACE}/explain")
     .more(EXPLAIN_STATUS),
+    entry(
+        "explain openvpn INTERFACE",
+        "Explain which sessions of an OpenVPN interface failed, and why",
+        show_openvpn::explain,
+    )
+    .arguments(&[OPENVPN])
+    .asks(OPENVPN_EXPLAIN)
+    .more(EXPLAIN_STATUS),
+    entry(
+        "explain openvpn INTERFACE client CLIENT",
+        "Explain why a client, by its common name or its address, is connected or not",
+        show_openvpn::explain,
+    )
+    .arguments(&[OPENVPN, CLIENT])
+    .asks(OPENVPN_EXPLAIN)
+    .more(EXPLAIN_STATUS),
+    entry(
+        "reset openvpn client CLIENT",
+        "End the sessions of a client, which may connect again",
+        show_openvpn::reset,
+    )
+    .arguments(&[CLIENT])
+    .asks(OPENVPN_STATE),
+    entry(
+        "reset openvpn interface INTERFACE",
+        "Begin all sessions of an OpenVPN interface again",
+        show_openvpn::reset,
+    )
+    .arguments(&[OPENVPN])
+    .asks(OPENVPN_STATE),
     entry("explain vpn ipsec peer PEER", "Explain the connection to an IPsec peer", explain::peer)
         .arguments(&[IPSEC_PEER])
         .asks(IPSEC)
@@ -382,6 +438,7 @@ pub(super) static TABLE: &[Entry] = &[
 /// The help for words of paths that are no command by themselves.
 pub(super) static WORDS: &[(&str, &str)] = &[
     ("show", "Show state and counters"),
+    ("show openvpn", "OpenVPN sessions"),
     ("show vpn", "IPsec peers and tunnels"),
     ("show vpn ipsec", "IPsec tunnels"),
     ("show vpn ike", "IKE SAs and authentication"),
@@ -405,10 +462,15 @@ pub(super) static WORDS: &[(&str, &str)] = &[
     ("explain interfaces", "Tunnel interfaces"),
     ("explain interfaces wireguard", "Explain the peers of a WireGuard interface"),
     ("explain interfaces wireguard INTERFACE peer", "Explain one peer of the interface"),
+    ("explain openvpn", "OpenVPN interfaces"),
+    ("explain openvpn INTERFACE client", "Explain one client"),
     ("explain vpn", "IPsec peers"),
     ("explain vpn ipsec", "IPsec peers"),
     ("explain vpn ipsec peer", "Explain the connection to an IPsec peer"),
     ("reset", "Re-establish connections"),
+    ("reset openvpn", "OpenVPN sessions"),
+    ("reset openvpn client", "End the sessions of a client, which may connect again"),
+    ("reset openvpn interface", "Begin all sessions of an interface again"),
     ("reset vpn", "IPsec connections"),
     ("reset vpn ipsec", "IPsec connections"),
     ("reset vpn ipsec site-to-site", "Connections between gateways"),

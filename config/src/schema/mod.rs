@@ -9,6 +9,7 @@ mod https;
 mod ipsec;
 mod location;
 mod machine;
+mod openvpn;
 mod pki;
 mod schedule;
 mod spelling;
@@ -158,6 +159,7 @@ const fn unsupported(path: &'static str) -> Unsupported {
 pub fn nodes() -> impl Iterator<Item = &'static Node> {
     let tables = [
         wireguard::NODES,
+        openvpn::NODES,
         system::NODES,
         system::CIPHER_PINS,
         machine::NODES,
@@ -173,13 +175,14 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
 
 /// Every name that the user chooses.
 pub fn tags() -> impl Iterator<Item = &'static Tag> {
-    [wireguard::TAGS, pki::TAGS, ipsec::TAGS, machine::TAGS, https::TAGS].into_iter().flatten()
+    [wireguard::TAGS, openvpn::TAGS, pki::TAGS, ipsec::TAGS, machine::TAGS, https::TAGS].into_iter().flatten()
 }
 
 /// Every node of VyOS that is known and refused.
 pub fn unsupported_nodes() -> impl Iterator<Item = &'static Unsupported> {
     let tables = [
         wireguard::UNSUPPORTED,
+        openvpn::UNSUPPORTED,
         machine::UNSUPPORTED,
         https::UNSUPPORTED,
         pki::UNSUPPORTED,
@@ -203,9 +206,17 @@ pub enum Place {
 
 /// Every place in the grammar with a help text.
 fn places() -> impl Iterator<Item = Place> {
-    let inner = [wireguard::INNER, system::INNER, machine::INNER, https::INNER, pki::INNER, ipsec::INNER]
-        .into_iter()
-        .flatten();
+    let inner = [
+        wireguard::INNER,
+        openvpn::INNER,
+        system::INNER,
+        machine::INNER,
+        https::INNER,
+        pki::INNER,
+        ipsec::INNER,
+    ]
+    .into_iter()
+    .flatten();
     let served = inner.map(Place::Inner).chain(tags().map(Place::Tag)).chain(nodes().map(Place::Node));
     served.chain(unsupported_nodes().map(Place::Unsupported))
 }

@@ -7,6 +7,7 @@ use super::{Inner, Node, Tag, Unsupported, flag, inner, tag, unsupported, value,
 pub(super) const CA: &str = "pki ca <ca>";
 pub(super) const CERTIFICATE: &str = "pki certificate <certificate>";
 pub(super) const KEY_PAIR: &str = "pki key-pair <key-pair>";
+pub(super) const SHARED_SECRET: &str = "pki openvpn shared-secret <key>";
 
 pub(super) static INNER: &[Inner] = &[
     inner("pki", "Certificates and keys"),
@@ -17,12 +18,17 @@ pub(super) static INNER: &[Inner] = &[
     inner("pki key-pair", "Key pairs, for authentication without certificates"),
     inner("pki key-pair <key-pair> private", "Private key"),
     inner("pki key-pair <key-pair> public", "Public key"),
+    inner("pki dh", "Parameters of Diffie-Hellman key exchanges"),
+    inner("pki openvpn", "Keys of OpenVPN"),
+    inner("pki openvpn shared-secret", "Keys that both ends have, for control packets"),
 ];
 
 pub(super) static TAGS: &[Tag] = &[
     tag(CA, Type::Name, "Name of the certificate authority").begins("certificate BASE64"),
     tag(CERTIFICATE, Type::Name, "Name of the certificate").begins("certificate BASE64"),
     tag(KEY_PAIR, Type::Name, "Name of the key pair").begins("public key BASE64"),
+    tag("pki dh <dh>", Type::Name, "Name of the parameters"),
+    tag(SHARED_SECRET, Type::Name, "Name of the key").begins("key HEX"),
 ];
 
 const DESCRIPTION: Type = Type::Text(255);
@@ -45,13 +51,20 @@ pub(super) static NODES: &[Node] = &[
     value("pki key-pair <key-pair> private key", Type::Base64, "Private key, in base64").secret(),
     flag("pki key-pair <key-pair> private password-protected", PROTECTED),
     value("pki key-pair <key-pair> public key", Type::Base64, "Public key, in base64"),
+    value("pki dh <dh> parameters", Type::Base64, "Parameters, in base64")
+        .note("has no effect: all key exchanges are on elliptic curves"),
+    value(
+        "pki openvpn shared-secret <key> key",
+        Type::StaticKey,
+        "The 256 bytes of an OpenVPN static key, in hexadecimal digits without spaces",
+    )
+    .secret(),
+    value("pki openvpn shared-secret <key> version", Type::Word(&["1"]), "Version of the format").or("1"),
 ];
 
 pub(super) static UNSUPPORTED: &[Unsupported] = &[
     unsupported("pki certificate <certificate> acme")
         .instead("set the certificate itself: set pki certificate NAME certificate BASE64"),
-    unsupported("pki dh"),
     unsupported("pki openssh"),
-    unsupported("pki openvpn"),
     unsupported("pki x509"),
 ];

@@ -49,6 +49,10 @@ pub enum Type {
     Key,
     /// Bytes in base64: the text between the lines `-----BEGIN` and `-----END` of a PEM file.
     Base64,
+    /// The 256 bytes of a static key of OpenVPN, in hexadecimal digits.
+    StaticKey,
+    /// A SHA-256 fingerprint: 32 bytes in hexadecimal digits, with colons between them.
+    Fingerprint,
     /// Text of up to this many characters.
     Text(usize),
     /// A secret of up to this many characters.
@@ -108,6 +112,8 @@ impl Type {
             }
             Self::Key => key_of(text).is_some(),
             Self::Base64 => bytes_of(text).is_some_and(|bytes| !bytes.is_empty()),
+            Self::StaticKey => text.len() == 512 && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            Self::Fingerprint => is_fingerprint(text),
             // Elsewhere a line is a setting.
             Self::Text(longest) => text.chars().count() <= longest && !text.contains(char::is_control),
             Self::Secret(longest) => {
@@ -147,6 +153,8 @@ impl Type {
             Self::SegmentSize => format!("a number from 536 to 65535, or {FITTING}"),
             Self::Key => "32 bytes in base64, 44 characters ending in =".to_owned(),
             Self::Base64 => "base64, in one line".to_owned(),
+            Self::StaticKey => "512 hexadecimal digits, in one line".to_owned(),
+            Self::Fingerprint => "32 bytes in hexadecimal digits, with colons between them".to_owned(),
             Self::Text(longest) => format!("at most {longest} characters"),
             Self::Secret(longest) => format!("1 to {longest} characters"),
             Self::Location => "a folder, or a URL of one: scp, sftp, http, https or ftp".to_owned(),
@@ -179,6 +187,10 @@ impl Type {
                     .to_owned(),
             ),
             Self::Location => Some("write /folder, or scp://user@host/folder".to_owned()),
+            Self::StaticKey => {
+                Some("postern generate pki openvpn shared-secret prints a new one".to_owned())
+            }
+            Self::Fingerprint => Some("openssl x509 -in FILE -noout -fingerprint -sha256 prints it".to_owned()),
             Self::Key => Some("postern generate pki wireguard key-pair prints a new pair".to_owned()),
             _ => None,
         }
@@ -193,6 +205,10 @@ impl Type {
             Self::Key => return format!("not a key: {}", self.expected()),
             Self::Base64 => {
                 return "not base64: join the lines between BEGIN and END of a PEM file into one".to_owned();
+            }
+            Self::StaticKey => {
+                return "not a static key: join the lines between BEGIN and END of its file into one"
+                    .to_owned();
             }
             Self::Text(_) if text.contains(char::is_control) => {
                 return "more than one line, or characters that cannot be shown".to_owned();
@@ -229,6 +245,8 @@ impl fmt::Display for Type {
             Self::SegmentSize => write!(f, "<536-65535>|{FITTING}"),
             Self::Key => f.write_str("<key>"),
             Self::Base64 => f.write_str("<base64>"),
+            Self::StaticKey => f.write_str("<hex>"),
+            Self::Fingerprint => f.write_str("<fingerprint>"),
             Self::Text(_) => f.write_str("<text>"),
             Self::Secret(_) => f.write_str("<secret>"),
             Self::File => f.write_str("<path>"),
@@ -239,6 +257,11 @@ impl fmt::Display for Type {
             Self::Form(form) => f.write_str(form.shown()),
         }
     }
+}
+
+fn is_fingerprint(text: &str) -> bool {
+    let is_byte = |part: &str| part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_hexdigit());
+    text.split(':').count() == 32 && text.split(':').all(is_byte)
 }
 
 fn is_path(text: &str) -> bool {

@@ -5,6 +5,7 @@ mod hints;
 pub mod https;
 pub mod ipsec;
 pub mod machine;
+pub mod openvpn;
 mod pki;
 mod reference;
 mod system;
@@ -15,6 +16,7 @@ pub use https::Https;
 pub use ipsec::IpSec;
 pub(crate) use ipsec::is_served;
 pub use machine::Machine;
+pub use openvpn::OpenVpn;
 pub use system::Crypto;
 pub use wireguard::{Mss, Peer, WireGuard};
 
@@ -29,6 +31,8 @@ use std::str::FromStr;
 pub struct Settings {
     /// WireGuard interfaces by name.
     pub wireguard: BTreeMap<String, WireGuard>,
+    /// OpenVPN interfaces by name.
+    pub openvpn: BTreeMap<String, OpenVpn>,
     /// IPsec, site to site.
     pub ipsec: IpSec,
     /// Which crypto engines are used.
@@ -52,6 +56,7 @@ impl Settings {
     /// Whether nothing is served.
     pub fn is_empty(&self) -> bool {
         self.wireguard.is_empty()
+            && self.openvpn.is_empty()
             && self.ipsec.peers.is_empty()
             && self.machine.is_empty()
             && self.https.is_none()
@@ -77,6 +82,8 @@ impl Settings {
             }
         }
         reader.check_ports(tree, &settings);
+        settings.openvpn = reader.openvpn(tree);
+        reader.check_openvpn_ports(tree, &settings);
         settings.ipsec = reader.ipsec(tree);
         settings.machine = reader.machine(tree);
         settings.https = reader.https(tree);

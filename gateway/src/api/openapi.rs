@@ -8,7 +8,7 @@ use super::model::{
 };
 use super::server::TREE;
 use super::typed;
-use crate::{https, ipsec, machine, wireguard};
+use crate::{https, ipsec, machine, openvpn, wireguard};
 use axum::Json;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -158,6 +158,13 @@ static OPERATIONS: &[Operation] = &[
         "/v1/interfaces/wireguard/{name}/explain",
         "Why the peers of an interface are up or down",
     ),
+    get::<openvpn::model::Interfaces>("/v1/interfaces/openvpn", "OpenVPN interfaces and their sessions"),
+    get::<openvpn::model::Explanations>(
+        "/v1/interfaces/openvpn/{name}/explain",
+        "Which sessions of an interface were refused or failed, and why",
+    ),
+    post::<bool>("/v1/interfaces/openvpn/reset", "End sessions, which clients begin again")
+        .takes::<openvpn::model::Reset>(),
     get::<ipsec::model::Ipsec>("/v1/vpn/ipsec", "IPsec peers, IKE SAs and tunnels"),
     post::<bool>("/v1/vpn/ipsec/reset", "Re-establish a connection or a tunnel")
         .takes::<ipsec::model::Reset>(),

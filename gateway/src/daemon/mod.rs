@@ -25,6 +25,7 @@ use crate::host::wants::Wants;
 use crate::https::{HttpsService, Process};
 use crate::ipsec::service::IpsecService;
 use crate::machine::{Client, MachineService};
+use crate::openvpn::service::OpenVpnService;
 use crate::service::{Context, Policy, Refusal, Refused, Requirements, Service};
 use crate::tunnel_interface::Removed;
 use crate::wireguard::service::WireGuardService;
@@ -39,6 +40,7 @@ use tokio::sync::mpsc;
 fn services() -> Vec<Box<dyn Service>> {
     vec![
         Box::<WireGuardService>::default(),
+        Box::<OpenVpnService>::default(),
         Box::<IpsecService>::default(),
         Box::<MachineService>::default(),
         Box::<HttpsService>::default(),

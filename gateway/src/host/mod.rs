@@ -102,6 +102,41 @@ pub struct Host {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Changes what is wanted for interfaces, beside the owner of the host.
+#[derive(Clone)]
+pub struct HostHandle(Arc<Mutex<State>>);
+
+impl HostHandle {
+    /// Sets the wanted state of an interface, or none. The error is what the kernel refused for it.
+    pub fn set(&self, name: &str, wants: Option<Wants>) -> Result<(), NetlinkError> {
+        let mut state = self.lock();
+        match wants {
+            Some(wants) => state.want(name, wants),
+            None => state.forget(name),
+        }
+        state.restore()?.of(name)
+    }
+
+    /// Sets the wanted state of an existing interface, and removes the addresses that it no longer has.
+    /// With an address the kernel removes the later ones of its network, and with the last IPv4 address the routes: they
+    /// are restored.
+    pub fn change(&self, name: &str, before: &Wants, after: &Wants) -> Result<(), NetlinkError> {
+        let mut state = self.lock();
+        // First, so that the watching thread does not put back what is removed below.
+        state.want(name, after.clone());
+        let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
+        let index = netlink.link(name)?.index;
+        for &address in before.addresses.difference(&after.addresses) {
+            netlink.remove_address(index, address)?;
+        }
+        state.restore()?.of(name)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Host {
     /// Takes over the state that an earlier daemon has left. What is `wanted`, by the names of interfaces that do not exist
     /// yet, is closed until it is served, and nothing else.
@@ -153,29 +188,19 @@ impl Host {
         self.lock().wanted.get(name).cloned()
     }
 
-    /// Sets the wanted state of an interface, or none. The error is what the kernel refused for it.
-    pub fn set(&self, name: &str, wants: Option<Wants>) -> Result<(), NetlinkError> {
-        let mut state = self.lock();
-        match wants {
-            Some(wants) => state.want(name, wants),
-            None => state.forget(name),
-        }
-        state.restore()?.of(name)
+    /// Changes what is wanted for interfaces, beside the owner of the host.
+    pub fn handle(&self) -> HostHandle {
+        HostHandle(Arc::clone(&self.state))
     }
 
-    /// Sets the wanted state of an existing interface, and removes the addresses that it no longer has.
-    /// With an address the kernel removes the later ones of its network, and with the last IPv4 address the routes: they
-    /// are restored.
+    /// As [`HostHandle::set`].
+    pub fn set(&self, name: &str, wants: Option<Wants>) -> Result<(), NetlinkError> {
+        self.handle().set(name, wants)
+    }
+
+    /// As [`HostHandle::change`].
     pub fn change(&self, name: &str, before: &Wants, after: &Wants) -> Result<(), NetlinkError> {
-        let mut state = self.lock();
-        // First, so that the watching thread does not put back what is removed below.
-        state.want(name, after.clone());
-        let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
-        let index = netlink.link(name)?.index;
-        for &address in before.addresses.difference(&after.addresses) {
-            netlink.remove_address(index, address)?;
-        }
-        state.restore()?.of(name)
+        self.handle().change(name, before, after)
     }
 
     /// The interface is gone: what it is for is closed until something else is wanted.

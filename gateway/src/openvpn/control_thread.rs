@@ -11,6 +11,7 @@
 mod actions;
 mod client;
 mod connections;
+mod history;
 mod lines;
 mod messages;
 mod server;
@@ -30,6 +31,8 @@ use crate::tunnel_interface::sender::Sender;
 use client::ClientSide;
 use crossbeam_channel::{Receiver, Select, TryRecvError};
 use crypto::{Engine, Random};
+pub use history::Failed;
+use history::History;
 use ipnet::IpNet;
 use lines::Lines;
 pub use messages::{Asked, Command, Report};
@@ -123,6 +126,7 @@ pub struct ControlThread<T> {
     /// The name of the interface, for the log.
     name: String,
     unauthenticated: Lines,
+    history: History,
 }
 
 /// A connected session.
@@ -178,6 +182,7 @@ impl<T: Transmit> ControlThread<T> {
             fitting: settings.mssfix.map(usize::from),
             name,
             unauthenticated: Lines::default(),
+            history: History::default(),
         }
     }
 
@@ -257,6 +262,7 @@ impl<T: Transmit> ControlThread<T> {
                 let now = self.shared.clock.now();
                 self.call(now, |side, out| side.start(now, out));
             }
+            Command::Disconnect(name, reply) => _ = reply.send(self.disconnect(&name)),
             Command::Restart | Command::Stop => {}
         }
     }
@@ -305,6 +311,16 @@ impl<T: Transmit> ControlThread<T> {
         let now = self.shared.clock.now();
         let sessions: Vec<SessionNumber> = self.sessions.keys().copied().collect();
         self.call(now, |side, out| side.stop(now, &sessions, out));
+    }
+
+    /// Ends the sessions of clients with a common name.
+    fn disconnect(&mut self, name: &str) -> usize {
+        let Side::Server(server) = &mut self.side else { return 0 };
+        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
+        let sessions = server.sessions_of(name);
+        server.stop(now, &sessions, &mut out);
+        self.carry_out(now, out, None);
+        sessions.len()
     }
 
     fn datapath_event(&mut self, datapath_event: DataPathEvent) {

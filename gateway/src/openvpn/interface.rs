@@ -107,6 +107,13 @@ impl Interface {
         let _ = self.commands.send(Command::Restart);
     }
 
+    /// Ends the sessions of clients with this common name; how many there were.
+    pub async fn disconnect(&self, name: &str) -> usize {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.commands.send(Command::Disconnect(name.to_owned(), reply));
+        answer.await.unwrap_or_default()
+    }
+
     /// Shows the sessions.
     pub async fn snapshot(&self) -> Snapshot {
         let (reply, answer) = oneshot::channel();

@@ -1,7 +1,9 @@
 //! OpenVPN: its interface, its control thread, and how addresses are given to clients.
 //!
 //! ```text
+//! tree (interfaces openvpn) ─┐
 //! convert (OpenVPN's own files) ──> settings
+//! service, served: the interfaces of a daemon ──> runner: one interface ──> host
 //! settings ──> interface ──> control_thread: Server or Client, without I/O, in tunnel/src/openvpn/
 //!                 │              │ actions: sent, installed; clients admitted with addresses of the pool
 //!                 │              └──> Report: the network that a server has given us ──> runner ──> host
@@ -9,15 +11,21 @@
 //! ```
 //! TLS and the admission of clients are on the control thread, which carries no packets.
 
+pub mod api;
 pub mod client_file;
 pub mod control_thread;
 pub mod convert;
+mod explain;
 pub mod interface;
 pub mod login;
+pub mod model;
 pub mod options;
 pub mod pool;
 pub mod runner;
 pub mod scripts;
+mod served;
+pub mod service;
 pub mod settings;
 pub mod tcp;
 pub mod tokens;
+mod tree;

@@ -7,7 +7,7 @@ use super::options::Network;
 use super::settings::{Role, Settings};
 use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::wants::Wants;
-use crate::host::{self, Host};
+use crate::host::{self, Host, HostHandle};
 use crate::rights::Rights;
 use crate::service::View;
 use crate::tunnel_interface::{Counters, InterfaceError, Options, Removed};
@@ -58,7 +58,11 @@ pub enum RunError {
 /// A served interface.
 pub struct Runner {
     interface: Arc<Interface>,
-    host: Host,
+    host: HostHandle,
+    /// Ends with it, unless a daemon has the host.
+    own_host: Option<Host>,
+    /// What stays closed without the interface; `None` of a program that leaves nothing behind.
+    closed: Option<Wants>,
     wants: Wants,
     /// Routes of a client's own configuration.
     routes: Vec<IpNet>,
@@ -103,6 +107,14 @@ fn own(settings: &Settings) -> Wants {
     wants(server.network.own(), server.network.routes.iter().copied())
 }
 
+/// The same, with what stays closed without the interface: what a daemon has closed, and its routes.
+fn guarded(wants: Wants, closed: Option<&Wants>) -> Wants {
+    let Some(closed) = closed else { return wants };
+    let mut both = wants.and(closed);
+    both.closed.extend(wants.routes.into_iter().filter(|(route, _)| route.prefix_len() != 0));
+    both
+}
+
 fn wants(addresses: impl IntoIterator<Item = IpNet>, routes: impl IntoIterator<Item = IpNet>) -> Wants {
     let routes: BTreeSet<(IpNet, u32)> = routes.into_iter().map(|route| (route, MAIN)).collect();
     Wants { addresses: addresses.into_iter().collect(), routes, ..Wants::default() }
@@ -116,11 +128,28 @@ impl Runner {
         engine: Arc<dyn Engine>,
         options: Options,
     ) -> Result<Self, RunError> {
+        let host = Host::start(BTreeMap::new())?;
+        let is_client = matches!(settings.role, Role::Client(_));
+        let runner = Self::beside(name, settings, engine, options, host.handle(), None)?;
+        if !is_client {
+            tracing::info!("{COMPLETED}");
+        }
+        Ok(Self { own_host: Some(host), ..runner })
+    }
+
+    /// Makes the interface of a daemon, which has the host. `closed` stays closed without the interface.
+    pub fn beside(
+        name: &str,
+        settings: Settings,
+        engine: Arc<dyn Engine>,
+        options: Options,
+        host: HostHandle,
+        closed: Option<Wants>,
+    ) -> Result<Self, RunError> {
         let (events, removed) = mpsc::unbounded_channel();
         let (report, reports) = mpsc::unbounded_channel();
         let (answer, answers) = mpsc::unbounded_channel();
-        let (wants, mtu) = (own(&settings), settings.mtu);
-        let is_client = matches!(settings.role, Role::Client(_));
+        let (wants, mtu) = (guarded(own(&settings), closed.as_ref()), settings.mtu);
         let (routes, remotes, prompt) = match &settings.role {
             Role::Client(client) => (
                 client.routes.clone(),
@@ -129,15 +158,29 @@ impl Runner {
             ),
             Role::Server(_) => Default::default(),
         };
-        let host = Host::start(BTreeMap::new())?;
         let interface = Arc::new(Interface::create(name, settings, engine, options, events, report)?);
         set_mtu(name, mtu)?;
         host::change_link(name, &[LinkChange { up: Some(true), ..LinkChange::default() }])?;
         host.set(name, Some(wants.clone()))?;
-        if !is_client {
-            tracing::info!("{COMPLETED}");
-        }
-        Ok(Self { interface, host, wants, routes, remotes, prompt, answer, answers, removed, reports })
+        Ok(Self {
+            interface,
+            host,
+            own_host: None,
+            closed,
+            wants,
+            routes,
+            remotes,
+            prompt,
+            answer,
+            answers,
+            removed,
+            reports,
+        })
+    }
+
+    /// The interface.
+    pub fn interface(&self) -> Arc<Interface> {
+        Arc::clone(&self.interface)
     }
 
     /// Begins the sessions again: a client connects again, a server tells its clients to do so.
@@ -210,7 +253,7 @@ impl Runner {
             return Err(RunError::Covers(name.to_owned(), *route));
         }
         let mtu = network.mtu.map_or(Ok(()), |mtu| set_mtu(name, mtu));
-        let wants = wants(network.addresses, routes);
+        let wants = guarded(wants(network.addresses, routes), self.closed.as_ref());
         let changed = self.host.change(name, &self.wants, &wants);
         self.wants = wants;
         if let Err(error) = mtu.and(changed) {
@@ -222,9 +265,11 @@ impl Runner {
 
     /// Tells the peers, and removes the interface with all that it has in the kernel.
     pub fn end(self) {
-        let Self { interface, host, .. } = self;
+        let Self { interface, own_host, .. } = self;
         drop(interface);
-        host.end(true);
+        if let Some(host) = own_host {
+            host.end(true);
+        }
     }
 }
 

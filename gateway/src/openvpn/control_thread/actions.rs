@@ -53,7 +53,7 @@ impl<T: Transmit> ControlThread<T> {
                     tracing::warn!("interface {}: {whose}: {report}", self.name);
                 }
                 Action::Closed { session, address, cause } => {
-                    self.closed(now, session, &cause);
+                    self.closed(now, session, address, &cause);
                     if let Some(tcp) = &self.tcp {
                         tcp.closed(address);
                     }
@@ -76,6 +76,7 @@ impl<T: Transmit> ControlThread<T> {
     /// Decides about a client.
     fn decide(&mut self, now: Now, session: SessionNumber, request: Request, source: Option<Endpoint>) {
         let Side::Server(server) = &mut self.side else { return };
+        self.history.asked(session, &request);
         let mut out = Outbox::new();
         server.decide(now, session, request, &mut out);
         self.carry_out(now, out, source);
@@ -138,8 +139,9 @@ impl<T: Transmit> ControlThread<T> {
         self.publish();
     }
 
-    fn closed(&mut self, now: Now, session: SessionNumber, cause: &Cause) {
+    fn closed(&mut self, now: Now, session: SessionNumber, address: SocketAddr, cause: &Cause) {
         let entry = self.sessions.remove(&session);
+        self.history.closed(session, address, entry.is_some(), cause, now.wall);
         self.say_closed(session, entry.is_some(), cause);
         let bytes = entry
             .as_ref()

@@ -23,6 +23,8 @@ pub enum Command {
     Answer(Credentials),
     /// End the sessions; a client connects again.
     Restart,
+    /// End the sessions of clients with this common name; how many there were.
+    Disconnect(String, tokio::sync::oneshot::Sender<usize>),
     /// A program has answered a question about a client.
     Answered {
         /// The session.

@@ -131,6 +131,12 @@ impl ServerSide {
         self.admitted.get(&session).map(|admitted| admitted.name.as_str())
     }
 
+    /// The sessions of clients with a common name.
+    pub(super) fn sessions_of(&self, name: &str) -> Vec<SessionNumber> {
+        let named = self.admitted.iter().filter(|(_, admitted)| admitted.name == name);
+        named.map(|(session, _)| *session).collect()
+    }
+
     /// What leads to a client.
     pub(super) fn prefixes(&self, session: SessionNumber) -> Vec<IpNet> {
         self.admitted.get(&session).map(|admitted| admitted.prefixes.clone()).unwrap_or_default()

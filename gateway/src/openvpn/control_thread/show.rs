@@ -1,10 +1,10 @@
 //! What the interface is at the moment.
 
-use super::{ControlThread, Side};
+use super::{ControlThread, Failed, Side};
 use crate::datapath::tables::Peer;
 use ipnet::IpNet;
 use port::Transmit;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// An interface.
@@ -16,6 +16,8 @@ pub struct Snapshot {
     pub port: u16,
     /// The sessions that are connected.
     pub sessions: Vec<Session>,
+    /// The last sessions that were refused or failed, the newest first.
+    pub failed: Vec<Failed>,
 }
 
 /// A connected session.
@@ -25,6 +27,8 @@ pub struct Session {
     pub common_name: Option<String>,
     /// Where the peer is.
     pub address: Option<SocketAddr>,
+    /// Our address that it sends to, if that is known.
+    pub local: Option<IpAddr>,
     /// What leads to it.
     pub prefixes: Vec<IpNet>,
     /// The data cipher.
@@ -49,6 +53,7 @@ impl<T: Transmit> ControlThread<T> {
             Session {
                 common_name,
                 address: endpoint.load().as_ref().map(|endpoint| endpoint.remote),
+                local: endpoint.load().as_ref().and_then(|endpoint| endpoint.local),
                 prefixes: entry.prefixes.clone(),
                 cipher: entry.cipher.to_string(),
                 duration: now - entry.since,
@@ -56,6 +61,11 @@ impl<T: Transmit> ControlThread<T> {
                 sent_bytes: sent.bytes(),
             }
         });
-        Snapshot { up: self.is_running, port: self.binding.port(), sessions: sessions.collect() }
+        Snapshot {
+            up: self.is_running,
+            port: self.binding.port(),
+            sessions: sessions.collect(),
+            failed: self.history.all(),
+        }
     }
 }

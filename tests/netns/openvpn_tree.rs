@@ -1,0 +1,190 @@
+//! `interfaces openvpn` of the daemon: a commit makes a server for a stock client, other commits leave its session up.
+
+use crate::openvpn_ends::{SERVER, configuration, write_keys};
+use crate::support::{PATIENCE, answers, ask, postern, sites_and, skip};
+use lab::postern::Postern;
+use lab::{Lab, wait_until};
+use rustix::process::Signal;
+use std::fs::File;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A gateway at `b`, and a client at `a`.
+struct Gateway {
+    lab: Lab,
+    postern: Postern,
+    files: TempDir,
+}
+
+/// The lines between BEGIN and END of a PEM file, joined.
+fn body(files: &TempDir, name: &str) -> String {
+    let text = std::fs::read_to_string(files.path().join(name)).expect("written");
+    text.lines().filter(|line| !line.starts_with("-----")).collect()
+}
+
+impl Gateway {
+    fn new() -> Option<Self> {
+        if !lab::has_program("/usr/sbin/openvpn") {
+            skip("needs openvpn");
+            return None;
+        }
+        let lab = sites_and(&["c"])?;
+        let files = tempfile::tempdir().expect("a directory");
+        write_keys(&files);
+        let postern = Postern::new(&lab, "b", postern()).expect("a folder");
+        Some(Self { lab, postern, files })
+    }
+
+    /// The configuration: vtun0 for the client, and more.
+    fn write(&self, more: &[&str]) {
+        let pki = format!(
+            "set pki ca ca certificate {}\nset pki certificate server certificate {}\n\
+             set pki certificate server private key {}\nset pki openvpn shared-secret tc key {}\n",
+            body(&self.files, "ca.pem"),
+            body(&self.files, "server.pem"),
+            body(&self.files, "server.key"),
+            body(&self.files, "static.key"),
+        );
+        let own: String = [
+            "mode server",
+            "server subnet 10.9.0.0/24",
+            "server subnet fd09::/64",
+            "server push-route 10.99.1.1/32",
+            "encryption data-ciphers aes256gcm",
+            "hash sha256",
+            "keep-alive interval 1",
+            "tls ca-certificate ca",
+            "tls certificate server",
+            "tls crypt-key tc",
+        ]
+        .iter()
+        .map(|line| format!("set interfaces openvpn vtun0 {line}\n"))
+        .collect();
+        let more: String = more.iter().map(|line| format!("set interfaces openvpn {line}\n")).collect();
+        self.postern.write(&(pki + &own + &more));
+    }
+
+    /// Has the daemon read its file again.
+    fn reload(&self) -> String {
+        let before = self.postern.logged().len();
+        self.postern.signal(Signal::HUP);
+        let told = || {
+            let log = self.postern.logged();
+            ["in force", "is unchanged"].iter().any(|words| log[before..].contains(words))
+        };
+        wait_until(PATIENCE, told).unwrap_or_else(|error| panic!("{error}:\n{}", self.postern.logged()));
+        self.postern.logged()[before..].to_owned()
+    }
+
+    fn ask(&self, words: &[&str]) -> serde_json::Value {
+        let socket = self.postern.socket.to_string_lossy().into_owned();
+        ask(&[words, &["--api", &socket]].concat())
+    }
+
+    /// The sessions of vtun0.
+    fn sessions(&self) -> Vec<serde_json::Value> {
+        let shown = self.ask(&["show", "openvpn", "server"]);
+        let interfaces = shown["interfaces"].as_array().expect("a list");
+        let own = interfaces.iter().find(|it| it["name"] == "vtun0");
+        own.and_then(|it| it["sessions"].as_array()).cloned().unwrap_or_default()
+    }
+
+    /// Starts OpenVPN itself at `a` with this file.
+    fn start_client(&mut self, text: &str) {
+        let path = self.files.path().join("client.conf");
+        std::fs::write(&path, text).expect("written");
+        let log = File::create(self.files.path().join("client.log")).expect("created");
+        let mut command = self.lab.command("a", "openvpn");
+        command.arg("--config").arg(path).stdout(log.try_clone().expect("duplicated")).stderr(log);
+        self.lab.start(&mut command).expect("it starts");
+    }
+
+    fn logs(&self) -> String {
+        let client = std::fs::read_to_string(self.files.path().join("client.log")).unwrap_or_default();
+        format!("{}\n{client}", self.postern.logged())
+    }
+
+    fn wait_until_connected(&self) {
+        let connected = || self.lab.run("a", "ping", &["-c", "1", "-W", "1", SERVER]).is_ok();
+        assert!(wait_until(PATIENCE, connected).is_ok(), "{}", self.logs());
+    }
+}
+
+#[test]
+fn a_commit_makes_a_server_for_a_stock_client_and_others_leave_its_session_up() {
+    let Some(mut gateway) = Gateway::new() else { return };
+    gateway.write(&[]);
+    gateway.postern.start(&mut gateway.lab, "info", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+    let interface = gateway.lab.interface("oc");
+    let text = configuration(&gateway.files, 0, &interface, Some(3600));
+    gateway.start_client(&text);
+    gateway.wait_until_connected();
+    assert!(answers(&gateway.lab, "a", "fd09::1"), "{}", gateway.logs());
+    let sessions = gateway.sessions();
+    assert_eq!(sessions.len(), 1, "{sessions:?}");
+    assert_eq!(
+        (&sessions[0]["common_name"], &sessions[0]["tunnel_ips"][0]),
+        (&"client".into(), &"10.9.0.2".into())
+    );
+    assert_eq!(sessions[0]["cipher"], "AES-256-GCM");
+    let pushed = gateway.lab.ip("a", "route get 10.99.1.1").expect("a route");
+    assert!(pushed.contains(&interface), "{pushed}");
+    let complete = |words: &[&str]| {
+        let mut command = Command::new(postern());
+        command.arg("complete").arg("--api").arg(&gateway.postern.socket).arg("--").args(words);
+        String::from_utf8_lossy(&command.output().expect("it runs").stdout).into_owned()
+    };
+    assert!(complete(&["show", "openvpn", ""]).contains("site-to-site"));
+    assert!(complete(&["explain", "openvpn", ""]).contains("vtun0"));
+    assert!(complete(&["reset", "openvpn", "client", ""]).contains("client"));
+    // Another interface comes, and changes, without a word to the client.
+    let other = [
+        "vtun1 mode server",
+        "vtun1 local-port 1195",
+        "vtun1 server subnet 10.19.0.0/24",
+        "vtun1 tls ca-certificate ca",
+        "vtun1 tls certificate server",
+    ];
+    gateway.write(&other);
+    gateway.reload();
+    let changed = [&other[..], &["vtun1 server push-route 10.29.0.0/24"]].concat();
+    gateway.write(&changed);
+    gateway.reload();
+    assert_eq!(
+        gateway.ask(&["show", "interfaces", "openvpn"])["interfaces"].as_array().map(Vec::len),
+        Some(2)
+    );
+    let still = gateway.sessions();
+    assert_eq!(still[0]["remote_host"], sessions[0]["remote_host"], "{}", gateway.logs());
+    assert!(
+        !gateway.postern.logged().contains("the session with client client has ended"),
+        "{}",
+        gateway.logs()
+    );
+    // A reset ends the session; the client connects again.
+    gateway.ask(&["reset", "openvpn", "client", "client"]);
+    let ended = || gateway.postern.logged().contains("the session with client client has ended");
+    assert!(wait_until(PATIENCE, ended).is_ok(), "{}", gateway.logs());
+    gateway.wait_until_connected();
+    gateway.ask(&["reset", "openvpn", "interface", "vtun0"]);
+    gateway.wait_until_connected();
+    // What is not served changes nothing.
+    gateway.write(&[&changed[..], &["vtun1 openvpn-option 'user nobody'"]].concat());
+    let told = gateway.reload();
+    assert!(told.contains("interfaces openvpn vtun1 openvpn-option: user: "), "{told}");
+    assert!(answers(&gateway.lab, "a", SERVER), "{}", gateway.logs());
+    // A disabled client is refused, and the refusal is explained.
+    gateway.write(&["vtun0 server client client disable"]);
+    gateway.reload();
+    let why = || {
+        let told = gateway.ask(&["explain", "openvpn", "vtun0"]);
+        told["interfaces"][0]["failed"][0]["fix"][0]
+            == "delete interfaces openvpn vtun0 server client client disable"
+    };
+    assert!(wait_until(PATIENCE, why).is_ok(), "{}", gateway.logs());
+    gateway.postern.write("set system allow-empty\n");
+    gateway.reload();
+    for name in ["vtun0", "vtun1"] {
+        assert!(gateway.lab.ip("b", &format!("link show {name}")).is_err(), "{}", gateway.logs());
+    }
+}
