@@ -1,7 +1,7 @@
 //! `postern generate`: new keys, and references made from the tables of the program.
 
 use crate::answer::{self, Answer};
-use crate::{Outcome, manual, shell};
+use crate::{Outcome, manual, pki, shell};
 use base64ct::{Base64, Encoding};
 use clap::{Args, Subcommand};
 use crypto::{PrivateKey, Random, random};
@@ -17,6 +17,9 @@ pub(crate) enum What {
     /// Keys for WireGuard, in the words of VyOS 1.3
     #[command(subcommand)]
     Wireguard(OldWireGuard),
+    /// Files for OpenVPN
+    #[command(subcommand)]
+    Openvpn(pki::client_config::What),
     /// The configuration reference, in Markdown
     Configuration,
     /// The OpenAPI document of the API
@@ -35,6 +38,8 @@ pub(crate) enum Pki {
     /// Keys for WireGuard
     #[command(subcommand)]
     Wireguard(WireGuard),
+    #[command(flatten)]
+    Certificates(pki::What),
 }
 
 #[derive(Subcommand)]
@@ -67,6 +72,8 @@ pub(crate) fn run(what: What) -> Outcome {
         What::Pki(Pki::Wireguard(WireGuard::PresharedKey(form))) => {
             return answer::print(&preshared_key(), form.json);
         }
+        What::Pki(Pki::Certificates(what)) => return pki::run(what),
+        What::Openvpn(what) => return pki::client_config::run(what),
         What::Wireguard(OldWireGuard::DefaultKeypair(form)) => {
             return answer::print(&key_pair(true), form.json);
         }

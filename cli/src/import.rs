@@ -1,6 +1,7 @@
 //! `postern import`: configurations of other programs as `set` lines, with a report of each option.
 
 use crate::Failure;
+use crate::pki::easy_rsa;
 use clap::{Args, Subcommand};
 use config::import::{self, Disk, Files, Format, Imported, Outcome, Place, Source};
 use serde::Serialize;
@@ -39,6 +40,8 @@ enum From {
     Swanctl(Options),
     /// strongSwan and libreswan: ipsec.conf, and the ipsec.secrets beside it or given behind it
     IpsecConf(Options),
+    /// easy-rsa: authority, certificates, keys and revocation list, as lines of `set pki`
+    EasyRsa(easy_rsa::Arguments),
 }
 
 #[derive(Args)]
@@ -68,6 +71,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Some(From::WgQuick(options)) => (Some(Format::WgQuick), options),
         Some(From::Swanctl(options)) => (Some(Format::Swanctl), options),
         Some(From::IpsecConf(options)) => (Some(Format::IpsecConf), options),
+        Some(From::EasyRsa(arguments)) => return import_easy_rsa(&arguments),
     };
     let disk = Disk { root: options.root.clone() };
     let sources: Vec<Source> = options.files.iter().map(|file| source(file)).collect::<Result<_, _>>()?;
@@ -78,7 +82,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         )?,
     };
     let imported = import::import(format, &sources, &disk, &options.local)?;
-    deliver(&imported, options.output.as_deref())?;
+    deliver(imported.text.bytes(), options.output.as_deref())?;
     let report = Report::new(&imported);
     if options.json {
         eprintln!("{}", serde_json::to_string_pretty(&report)?);
@@ -86,6 +90,16 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         eprint!("{}", report.text());
     }
     Ok(if imported.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The lines of a folder of easy-rsa; what is left is told on standard error.
+fn import_easy_rsa(arguments: &easy_rsa::Arguments) -> Result<ExitCode, Failure> {
+    let found = easy_rsa::import(arguments)?;
+    deliver(found.lines.as_bytes(), arguments.output.as_deref())?;
+    for line in &found.left {
+        eprintln!("{line}");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn source(file: &Path) -> Result<Source, Failure> {
@@ -96,9 +110,9 @@ fn source(file: &Path) -> Result<Source, Failure> {
 }
 
 /// Writes the lines to a file that must not exist, or prints them.
-fn deliver(imported: &Imported, output: Option<&Path>) -> Result<(), Failure> {
+fn deliver(text: &[u8], output: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = output else {
-        io::stdout().write_all(imported.text.bytes())?;
+        io::stdout().write_all(text)?;
         return Ok(io::stdout().flush()?);
     };
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
@@ -108,7 +122,7 @@ fn deliver(imported: &Imported, output: Option<&Path>) -> Result<(), Failure> {
         }
         _ => format!("{}: {error}", path.display()),
     })?;
-    file.write_all(imported.text.bytes())?;
+    file.write_all(text)?;
     Ok(file.sync_all()?)
 }
 

@@ -28,6 +28,7 @@ mod openvpn;
 mod operational;
 mod output;
 mod passphrase;
+mod pki;
 mod place;
 mod privilege;
 mod reload;

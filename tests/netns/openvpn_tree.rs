@@ -163,10 +163,14 @@ fn a_commit_makes_a_server_for_a_stock_client_and_others_leave_its_session_up() 
     );
     // A reset ends the session; the client connects again.
     gateway.ask(&["reset", "openvpn", "client", "client"]);
-    let ended = || gateway.postern.logged().contains("the session with client client has ended");
-    assert!(wait_until(PATIENCE, ended).is_ok(), "{}", gateway.logs());
+    let ended = |count| {
+        let log = || gateway.postern.logged();
+        wait_until(PATIENCE, || log().matches("the session with client client has ended").count() == count)
+    };
+    assert!(ended(1).is_ok(), "{}", gateway.logs());
     gateway.wait_until_connected();
     gateway.ask(&["reset", "openvpn", "interface", "vtun0"]);
+    assert!(ended(2).is_ok(), "{}", gateway.logs());
     gateway.wait_until_connected();
     // What is not served changes nothing.
     gateway.write(&[&changed[..], &["vtun1 openvpn-option 'user nobody'"]].concat());
@@ -187,4 +191,88 @@ fn a_commit_makes_a_server_for_a_stock_client_and_others_leave_its_session_up() 
     for name in ["vtun0", "vtun1"] {
         assert!(gateway.lab.ip("b", &format!("link show {name}")).is_err(), "{}", gateway.logs());
     }
+}
+
+/// Runs `postern generate` with the configuration of a file; its output.
+fn generate(words: &[&str], config: &std::path::Path) -> String {
+    let mut command = Command::new(postern());
+    command.arg("generate").args(words);
+    if config.exists() {
+        command.arg("--config").arg(config);
+    }
+    let output = command.output().expect("it runs");
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn what_is_generated_connects_a_stock_client_until_it_is_revoked() {
+    let Some(mut gateway) = Gateway::new() else { return };
+    let config = gateway.files.path().join("generated.conf");
+    let add = |lines: &str| {
+        let before = std::fs::read_to_string(&config).unwrap_or_default();
+        std::fs::write(&config, before + lines).expect("written");
+    };
+    let none = gateway.files.path().join("none");
+    add(&generate(&["pki", "ca", "install", "users"], &none));
+    for (name, purpose) in [("server", "server"), ("anna", "client")] {
+        let words = ["pki", "certificate", "sign", "users", "install", name, "--type", purpose];
+        add(&generate(&words, &config));
+    }
+    add(&generate(&["pki", "openvpn", "shared-secret", "install", "tc"], &none));
+    for line in [
+        "mode server",
+        "server subnet 10.9.0.0/24",
+        "keep-alive interval 1",
+        "encryption data-ciphers aes128gcm",
+        "tls ca-certificate users",
+        "tls certificate server",
+        "tls crypt-key tc",
+        "openvpn-option 'remote-cert-tls client'",
+    ] {
+        add(&format!("set interfaces openvpn vtun0 {line}\n"));
+    }
+    let read = |path: &std::path::Path| std::fs::read_to_string(path).expect("there");
+    gateway.postern.write(&read(&config));
+    gateway.postern.start(&mut gateway.lab, "info", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+    let words = [
+        "openvpn",
+        "client-config",
+        "interface",
+        "vtun0",
+        "ca",
+        "users",
+        "certificate",
+        "anna",
+        "--remote",
+        "192.168.77.2",
+    ];
+    let text = generate(&words, &config);
+    assert!(
+        text.contains("\nremote-cert-tls server\n") && text.contains("\ndata-ciphers AES-128-GCM\n"),
+        "{text}"
+    );
+    let interface = gateway.lab.interface("oc");
+    gateway.start_client(&format!("{text}disable-dco\ndev {interface}\ndev-type tun\n"));
+    gateway.wait_until_connected();
+    assert_eq!(gateway.sessions()[0]["common_name"], "anna", "{}", gateway.logs());
+    // Revoked, the client does not connect again.
+    add("set pki certificate anna revoke\n");
+    let list = generate(&["pki", "crl", "users", "install"], &config);
+    add(&list
+        .lines()
+        .filter(|line| line.starts_with("set "))
+        .map(|line| format!("{line}\n"))
+        .collect::<String>());
+    gateway.postern.write(&read(&config));
+    gateway.reload();
+    let refused = || {
+        let told = gateway.ask(&["explain", "openvpn", "vtun0"]);
+        let failed = told["interfaces"][0]["failed"].as_array().cloned().unwrap_or_default();
+        failed
+            .iter()
+            .any(|it| it["reason"].as_str().is_some_and(|reason| reason.to_lowercase().contains("revoked")))
+    };
+    assert!(wait_until(PATIENCE, refused).is_ok(), "{}", gateway.logs());
+    assert!(gateway.sessions().is_empty(), "{}", gateway.logs());
 }

@@ -59,6 +59,7 @@ pub(super) fn start(
             Arc::clone(&current) as Arc<dyn View>,
             Arc::new(Interfaces::default()),
             Arc::new(ipsec::api::Peers::absent()),
+            Arc::new(gateway::openvpn::api::Interfaces::default()),
         ];
         match prepared.and_then(api::Prepared::listen) {
             Ok(listener) => drop(tokio::spawn(api::serve(listener, Shown::new(engines.clone(), others)))),

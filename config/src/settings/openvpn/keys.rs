@@ -44,6 +44,7 @@ impl Reader {
     fn authorities(&mut self, interface: &Interface<'_>, path: &str, tls: &Tree, file: &mut File) {
         let (mut authorities, mut lists) = (String::new(), String::new());
         let from = format!("{path} ca-certificate");
+        let mut list_files = 0;
         for name in tls.values("ca-certificate") {
             let location = tls.location_of("ca-certificate");
             let reference = Reference { from: from.clone(), location, kind: "ca", name };
@@ -56,8 +57,15 @@ impl Reader {
                 lists.push_str(&pem("X509 CRL", &list));
             }
             for list in tree.values("crl-file") {
+                list_files += 1;
                 file.line(&format!("pki ca {name} crl-file"), &["crl-verify", list]);
             }
+        }
+        if list_files > 1 || list_files == 1 && !lists.is_empty() {
+            // OpenVPN would use the last one alone.
+            let reason = format!("{from}: there are several revocation lists, of which one is a file");
+            let fix = "put all lists into one file, and set it once: set pki ca NAME crl-file FILE";
+            self.error(tls.location_of("ca-certificate"), reason, fix);
         }
         if !authorities.is_empty() {
             file.block(&from, "ca", &authorities);

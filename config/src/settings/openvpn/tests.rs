@@ -15,7 +15,9 @@ const SITES: &str = "mode site-to-site\nlocal-address 10.1.0.1\nremote-address 1
                      tls role active\ntls ca-certificate ca\ntls certificate it";
 
 fn lines(base: &str, extra: &str) -> String {
-    let key = format!("set pki openvpn shared-secret ta key {}\n", "4f".repeat(256));
+    let lists =
+        "set pki ca lists certificate AAAA\nset pki ca lists crl AAAA\nset pki ca lists crl-file /a\n";
+    let key = format!("{lists}set pki openvpn shared-secret ta key {}\n", "4f".repeat(256));
     let set = |line: &str| format!("set interfaces openvpn vtun0 {line}\n");
     PKI.to_owned() + &key + &[base, extra].iter().flat_map(|it| it.lines()).map(set).collect::<String>()
 }
@@ -178,6 +180,7 @@ fn what_does_not_go_together_is_refused_with_its_node() {
         (SERVER, "tls role active", "tls role: it is for mode site-to-site"),
         (SERVER, "tls auth-key ta\ntls crypt-key ta", "tls auth-key: crypt-key is set, too"),
         (SERVER, "tls auth-key tb", "there is no pki openvpn shared-secret tb"),
+        (SERVER, "local-port 5\ntls ca-certificate lists", "there are several revocation lists"),
         (CLIENT, "local-port 5", "local-port: mode client"),
         (CLIENT, "protocol tcp-passive", "a client does not listen"),
         (CLIENT, "authentication username a", "authentication: password is not set"),
