@@ -74,13 +74,6 @@ impl Tokens {
         self.interval
     }
 
-    /// A token for a client that has none.
-    pub(crate) fn first(&self, now: Duration, random: &mut dyn Random) -> Token {
-        let mut session = [0; SESSION];
-        random.fill(&mut session);
-        Token { session, made: now.as_secs() }
-    }
-
     /// The text of a token that is renewed now.
     pub(crate) fn text(&self, token: Token, user: &str, now: Duration) -> Zeroizing<String> {
         let (made, renewed) = (token.made.to_be_bytes(), now.as_secs().to_be_bytes());
@@ -118,6 +111,13 @@ impl Tokens {
 }
 
 impl Token {
+    /// A token for a client that has none.
+    pub(crate) fn first(now: Duration, random: &mut dyn Random) -> Self {
+        let mut session = [0; SESSION];
+        random.fill(&mut session);
+        Self { session, made: now.as_secs() }
+    }
+
     /// The variable `session_id`.
     pub(crate) fn id(&self) -> String {
         Base64::encode_string(&self.session)
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_token_is_for_one_user_and_one_secret_and_has_an_end() {
         let tokens = tokens(100, 30);
-        let token = tokens.first(NOW, &mut System::default());
+        let token = Token::first(NOW, &mut System::default());
         let text = tokens.text(token, "anna", NOW);
         let state = |user, seconds| tokens.check(&text, user, NOW + Duration::from_secs(seconds)).0;
         assert_eq!(text.len(), PREFIX.len() + 80);
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn changed_tokens_are_invalid_and_passwords_are_none() {
         let tokens = tokens(0, 0);
-        let text = tokens.text(tokens.first(NOW, &mut System::default()), "anna", NOW);
+        let text = tokens.text(Token::first(NOW, &mut System::default()), "anna", NOW);
         for index in PREFIX.len()..text.len() {
             let mut changed = text.as_bytes().to_vec();
             changed[index] = if changed[index] == b'A' { b'B' } else { b'A' };

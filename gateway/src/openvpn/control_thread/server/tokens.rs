@@ -45,7 +45,7 @@ impl ServerSide {
         if credentials.user.is_empty() {
             return None;
         }
-        let token = deciding.token.unwrap_or_else(|| tokens.first(now.wall, &mut *self.random));
+        let token = deciding.token.unwrap_or_else(|| Token::first(now.wall, &mut *self.random));
         let told = format!("auth-token {}", *tokens.text(token, &credentials.user, now.wall));
         let renew_at = tokens.interval().map(|interval| now.monotonic + interval);
         Some((TokenOf { token, user: credentials.user.clone(), renew_at }, told))
