@@ -11,6 +11,7 @@ mod log;
 mod process;
 mod serve;
 mod signals;
+mod status_file;
 
 use crate::Outcome;
 use background::Caller;

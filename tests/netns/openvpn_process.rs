@@ -63,7 +63,11 @@ impl Drop for Daemon {
 
 #[test]
 fn a_daemon_serves_as_the_user_of_its_file_and_starts_anew_with_its_files() {
-    let Some(mut daemon) = Daemon::start("user nobody\ngroup nogroup\nnice 1\necho seen\n") else { return };
+    let Some(mut daemon) = Daemon::start(
+        "user nobody\ngroup nogroup\nnice 1\necho seen\nstatus status.log 1\nstatus-version 2\n",
+    ) else {
+        return;
+    };
     daemon.logs(COMPLETED, 1);
     assert!(daemon.log().contains("ECHO: seen"), "{}", daemon.log());
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.id.as_raw_nonzero()));
@@ -74,6 +78,15 @@ fn a_daemon_serves_as_the_user_of_its_file_and_starts_anew_with_its_files() {
     start(&mut daemon.lab, &daemon.files, Program::Ours, CLIENT_END, &client);
     daemon.logs("connected with client client", 1);
     assert!(answers(&daemon.lab, "a", SERVER), "{}", daemon.log());
+
+    let has_client = || {
+        let status = std::fs::read_to_string(path(&daemon.files, "status.log")).unwrap_or_default();
+        let of_client = status.lines().find(|line| line.starts_with("CLIENT_LIST,client,192.168.77.1:"));
+        of_client.is_some_and(|line| line.ends_with(",AES-256-GCM") && line.contains(",10.9.0.2,fd09::1000,"))
+            && status.starts_with("TITLE,OpenVPN 2.6")
+            && status.ends_with("\nEND\n")
+    };
+    assert!(wait_until(PATIENCE, has_client).is_ok(), "{}", daemon.log());
 
     // A broken file changes nothing.
     let file = path(&daemon.files, "daemon.conf");
@@ -93,6 +106,7 @@ fn a_daemon_serves_as_the_user_of_its_file_and_starts_anew_with_its_files() {
     daemon.kill(Signal::USR1);
     daemon.logs("connected with client client", 3);
     daemon.kill(Signal::USR2);
+    daemon.logs("HEADER,CLIENT_LIST,Common Name", 1);
     daemon.kill(Signal::TERM);
     assert!(wait_until(PATIENCE, || !daemon.is_running()).is_ok(), "{}", daemon.log());
     assert!(daemon.lab.ip("b", &format!("link show {}", daemon.lab.interface("os"))).is_err());

@@ -4,6 +4,7 @@ use super::background::Caller;
 use super::files::Directives;
 use super::process::{self, PidFile};
 use super::signals::{Asked, Signals};
+use super::status_file::StatusFile;
 use crate::privilege;
 use crate::{Failure, Outcome, engines, login, scripts};
 use crypto::Cipher;
@@ -15,6 +16,7 @@ use gateway::openvpn::login::LoginSettings;
 use gateway::openvpn::runner::{Current, Runner};
 use gateway::openvpn::scripts::{Programs, Scripts};
 use gateway::openvpn::settings::{Role, Settings};
+use gateway::openvpn::status::Format;
 use gateway::service::View;
 use gateway::tunnel_interface::Options;
 use gateway::wireguard::api::Interfaces;
@@ -23,6 +25,7 @@ use sd_notify::NotifyState;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use tokio::time::Interval;
 
 /// Serves until the end. `files`: what may be read again.
 pub(super) fn start(
@@ -40,6 +43,7 @@ pub(super) fn start(
     let runner = if programs.by_hook.is_empty() { None } else { Some(scripts::start()?) };
     let runtime = privilege::runtime()?;
     // While this process may make it: the user may have no right to its folder.
+    let status = StatusFile::open(&plan.log);
     let prepared = runtime.block_on(api::prepare(&api::path(&name)));
     caller.leave_terminal()?;
     process::become_modest(&plan.process, files)?;
@@ -68,7 +72,7 @@ pub(super) fn start(
         let programs = plan.programs.clone();
         let signals = Signals::new()?;
         let login = login(&mut plan.settings).cloned().unwrap_or_default();
-        let served = Served { name, directives, engines, current, signals, programs, scripts, login };
+        let served = Served { name, directives, engines, current, signals, programs, scripts, login, status };
         served.run(plan, caller).await
     })
 }
@@ -85,6 +89,7 @@ struct Served {
     scripts: Scripts,
     /// What the user was asked for, and has answered.
     login: LoginSettings,
+    status: Option<StatusFile>,
 }
 
 /// What a client says about its user.
@@ -126,11 +131,18 @@ impl Served {
 
     /// Serves one interface until it ends, or until a signal ends it.
     async fn serve(&mut self, runner: &mut Runner, remap: Option<&str>) -> Result<Ended, Failure> {
+        let mut interval = StatusFile::interval(self.status.as_ref());
         loop {
             let asked = tokio::select! {
                 ended = runner.run() => {
                     ended?;
                     return Ok(Ended::Over);
+                }
+                _ = tick(interval.as_mut()) => {
+                    if let Some(file) = &mut self.status {
+                        file.write(&runner.status(file.format).await);
+                    }
+                    continue;
                 }
                 asked = self.signals.next() => asked.remapped(remap),
             };
@@ -150,13 +162,16 @@ impl Served {
                         tracing::error!("SIGHUP: the files are refused, and nothing changes: {error}");
                     }
                 },
-                Asked::Status => runner.print_status().await,
+                Asked::Status => {
+                    let format = self.status.as_ref().map_or(Format::default(), |file| file.format);
+                    runner.status(format).await.lines().for_each(|line| tracing::info!("{line}"));
+                }
             }
         }
     }
 
     /// Reads the files again. `dev tun` keeps its name.
-    async fn reread(&self) -> Result<Plan, Failure> {
+    async fn reread(&mut self) -> Result<Plan, Failure> {
         let mut plan = self.directives.read_apart().await?;
         if plan.name != "tun" && plan.name != self.name {
             let fix = "stop the process, and start it again";
@@ -180,8 +195,17 @@ impl Served {
         }
         process::report(&plan.remarks);
         super::log::set_mute(plan.log.mute);
+        StatusFile::follow(&mut self.status, &plan.log);
         tracing::info!("SIGHUP: the files were read again, and everything starts anew");
         Ok(plan)
+    }
+}
+
+/// The next tick; never without an interval.
+async fn tick(interval: Option<&mut Interval>) {
+    match interval {
+        Some(interval) => _ = interval.tick().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -175,6 +175,11 @@ mod tests {
         let prefixes = ["10.8.0.2/32", "fd00:8::2/128", "10.4.0.0/24", "0.0.0.0/0"];
         let shown = session(
             &Session {
+                number: 0,
+                client_id: 0,
+                user: None,
+                since: Duration::ZERO,
+                referred: Duration::ZERO,
                 common_name: None,
                 address: "192.0.2.1:7".parse().ok(),
                 local: "::ffff:192.0.2.9".parse().ok(),

@@ -48,6 +48,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tunnel::openvpn::action::SessionNumber;
+use tunnel::openvpn::activity::Activity;
 use tunnel::openvpn::negotiate::DataCipher;
 use tunnel::openvpn::{Cause, Outbox};
 use tunnel::wireguard::AllowedIps;
@@ -116,6 +117,10 @@ pub struct ControlThread<T> {
     routes: AllowedIps<SessionNumber>,
     /// Whether `routes` has changed since it was published.
     is_rerouted: bool,
+    /// Sessions that were connected so far.
+    connected: u64,
+    /// See [`Snapshot::ended`].
+    ended: (u64, u64),
     /// The budget for staged packets.
     budget: Budget,
     is_running: bool,
@@ -134,6 +139,11 @@ struct Entry {
     peer: Arc<Peer>,
     cipher: DataCipher,
     since: Time,
+    /// The same, since 1970.
+    since_wall: Duration,
+    /// See [`Session::client_id`].
+    client_id: u64,
+    activity: Arc<Activity>,
     /// The prefixes that lead to it.
     prefixes: Vec<IpNet>,
     /// The last endpoint that the protocol has accepted.
@@ -176,6 +186,8 @@ impl<T: Transmit> ControlThread<T> {
             sessions: BTreeMap::new(),
             routes: AllowedIps::default(),
             is_rerouted: false,
+            connected: 0,
+            ended: (0, 0),
             budget: Budget::default(),
             is_running: false,
             rebind: None,

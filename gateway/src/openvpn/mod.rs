@@ -26,6 +26,7 @@ pub mod scripts;
 mod served;
 pub mod service;
 pub mod settings;
+pub mod status;
 pub mod tcp;
 pub mod tokens;
 mod tree;

@@ -5,6 +5,7 @@ use super::interface::Interface;
 use super::login::{Prompt, Question};
 use super::options::Network;
 use super::settings::{Role, Settings};
+use super::status::{self, Format, Inside};
 use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::wants::Wants;
 use crate::host::{self, Host, HostHandle};
@@ -17,6 +18,7 @@ use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 use tunnel::openvpn::key_method::Credentials;
 
@@ -72,6 +74,7 @@ pub struct Runner {
     prompt: Option<Prompt>,
     answer: mpsc::UnboundedSender<Answer>,
     answers: mpsc::UnboundedReceiver<Answer>,
+    is_client: bool,
     removed: mpsc::UnboundedReceiver<Removed>,
     reports: mpsc::UnboundedReceiver<Report>,
 }
@@ -129,9 +132,8 @@ impl Runner {
         options: Options,
     ) -> Result<Self, RunError> {
         let host = Host::start(BTreeMap::new())?;
-        let is_client = matches!(settings.role, Role::Client(_));
         let runner = Self::beside(name, settings, engine, options, host.handle(), None)?;
-        if !is_client {
+        if !runner.is_client {
             tracing::info!("{COMPLETED}");
         }
         Ok(Self { own_host: Some(host), ..runner })
@@ -149,6 +151,7 @@ impl Runner {
         let (events, removed) = mpsc::unbounded_channel();
         let (report, reports) = mpsc::unbounded_channel();
         let (answer, answers) = mpsc::unbounded_channel();
+        let is_client = matches!(settings.role, Role::Client(_));
         let (wants, mtu) = (guarded(own(&settings), closed.as_ref()), settings.mtu);
         let (routes, remotes, prompt) = match &settings.role {
             Role::Client(client) => (
@@ -173,6 +176,7 @@ impl Runner {
             prompt,
             answer,
             answers,
+            is_client,
             removed,
             reports,
         })
@@ -188,13 +192,20 @@ impl Runner {
         self.interface.restart();
     }
 
-    /// Prints the sessions to the log.
-    pub async fn print_status(&self) {
-        let Snapshot { port, sessions, .. } = self.interface.snapshot().await;
-        tracing::info!("interface {}: port {port}, {} sessions", self.interface.name(), sessions.len());
-        for session in sessions {
-            tracing::info!("interface {}: {session:?}", self.interface.name());
+    /// The status in OpenVPN's words.
+    pub async fn status(&self, format: Format) -> String {
+        let snapshot = self.snapshot().await;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        if self.is_client {
+            status::of_client(&snapshot, inside(self.interface.name()), now)
+        } else {
+            status::of_server(&snapshot, format, now)
         }
+    }
+
+    /// The sessions at the moment.
+    pub async fn snapshot(&self) -> Snapshot {
+        self.interface.snapshot().await
     }
 
     /// Serves until another program deletes the interface, or the server of a client asks for what is not served.
@@ -271,6 +282,15 @@ impl Runner {
             host.end(true);
         }
     }
+}
+
+/// What the kernel has counted: it sends what the interface reads.
+fn inside(name: &str) -> Inside {
+    let count = |counter: &str| {
+        let text = std::fs::read_to_string(format!("/sys/class/net/{name}/statistics/{counter}"));
+        text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    };
+    Inside { read: count("tx_bytes"), written: count("rx_bytes") }
 }
 
 fn set_mtu(name: &str, mtu: u32) -> Result<(), NetlinkError> {

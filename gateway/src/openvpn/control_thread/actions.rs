@@ -130,7 +130,17 @@ impl<T: Transmit> ControlThread<T> {
             self.routes.insert(*prefix, session);
         }
         self.is_rerouted = true;
-        let entry = Entry { peer, cipher, since: now.monotonic, prefixes, endpoint };
+        let entry = Entry {
+            peer,
+            cipher,
+            since: now.monotonic,
+            since_wall: now.wall,
+            client_id: self.connected,
+            activity: Arc::clone(activity),
+            prefixes,
+            endpoint,
+        };
+        self.connected += 1;
         self.sessions.insert(session, entry);
         if let Side::Client(client) = &mut self.side {
             client.connected();
@@ -154,6 +164,8 @@ impl<T: Transmit> ControlThread<T> {
                 }
             }
             self.is_rerouted = true;
+            self.ended.0 += entry.peer.received.bytes();
+            self.ended.1 += entry.peer.sent.bytes();
             entry.peer.use_key(None);
             entry.peer.endpoint.store(None);
             self.shared.tables.orders.give(&entry.peer, Order::Drop, &self.outbound_wake);

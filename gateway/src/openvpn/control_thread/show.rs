@@ -18,13 +18,30 @@ pub struct Snapshot {
     pub sessions: Vec<Session>,
     /// The last sessions that were refused or failed, the newest first.
     pub failed: Vec<Failed>,
+    /// Outside bytes of sessions that have ended: received, sent.
+    pub ended: (u64, u64),
+}
+
+impl Snapshot {
+    /// Outside bytes of all sessions so far: received, sent.
+    pub fn bytes(&self) -> (u64, u64) {
+        self.sessions.iter().fold(self.ended, |(received, sent), session| {
+            (received + session.received_bytes, sent + session.sent_bytes)
+        })
+    }
 }
 
 /// A connected session.
 #[derive(Clone, Debug)]
 pub struct Session {
+    /// Its number: the peer ID of its data packets.
+    pub number: u32,
+    /// The number of the connection, which is never used again.
+    pub client_id: u64,
     /// The common name of a client.
     pub common_name: Option<String>,
+    /// The user name of a client.
+    pub user: Option<String>,
     /// Where the peer is.
     pub address: Option<SocketAddr>,
     /// Our address that it sends to, if that is known.
@@ -35,6 +52,10 @@ pub struct Session {
     pub cipher: String,
     /// For how long it has been connected.
     pub duration: Duration,
+    /// When it was connected, since 1970.
+    pub since: Duration,
+    /// When something was received from it, since 1970.
+    pub referred: Duration,
     /// Outside bytes received from it.
     pub received_bytes: u64,
     /// Outside bytes sent to it.
@@ -43,20 +64,27 @@ pub struct Session {
 
 impl<T: Transmit> ControlThread<T> {
     pub(super) fn snapshot(&self) -> Snapshot {
-        let now = self.shared.clock.monotonic();
+        let clock = self.shared.clock.now();
+        let now = clock.monotonic;
         let sessions = self.sessions.iter().map(|(number, entry)| {
             let common_name = match &self.side {
                 Side::Server(server) => server.common_name(*number).map(str::to_owned),
                 Side::Client(_) => None,
             };
             let Peer { endpoint, received, sent, .. } = &*entry.peer;
+            let received_at = entry.activity.gone(Some(Duration::ZERO)).unwrap_or(now).min(now);
             Session {
+                number: *number,
+                client_id: entry.client_id,
                 common_name,
+                user: None,
                 address: endpoint.load().as_ref().map(|endpoint| endpoint.remote),
                 local: endpoint.load().as_ref().and_then(|endpoint| endpoint.local),
                 prefixes: entry.prefixes.clone(),
                 cipher: entry.cipher.to_string(),
                 duration: now - entry.since,
+                since: entry.since_wall,
+                referred: clock.wall.saturating_sub(now - received_at),
                 received_bytes: received.bytes(),
                 sent_bytes: sent.bytes(),
             }
@@ -66,6 +94,7 @@ impl<T: Transmit> ControlThread<T> {
             port: self.binding.port(),
             sessions: sessions.collect(),
             failed: self.history.all(),
+            ended: self.ended,
         }
     }
 }

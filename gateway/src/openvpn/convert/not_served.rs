@@ -9,7 +9,6 @@ pub(super) type Row = (&'static str, &'static str);
 const DELETE: &str = "delete the line";
 const SCRIPT: &str = "delete the line: no program is run";
 const MANAGEMENT: &str = "delete the line, and use postern show";
-const STATUS: &str = "delete the line, and use postern show drops and postern show offloads";
 const BY_SERVER: &str = "delete the line: the server pushes it";
 const TLS: &str = "delete the line: TLS 1.2 and 1.3 with forward secrecy are negotiated";
 const CHROOT: &str =
@@ -98,8 +97,6 @@ pub(super) const NOT_SERVED: &[Row] = &[
     ("push-peer-info", DELETE),
     ("allow-recursive-routing", DELETE),
     // The process.
-    ("status", STATUS),
-    ("status-version", STATUS),
     ("chroot", CHROOT),
     ("shaper", "delete the line, and limit the interface with tc"),
 ];
@@ -128,7 +125,7 @@ mod tests {
         keepalive ping ping-restart reneg-sec reneg-bytes reneg-pkts hand-window tran-window tls-timeout auth-nocache verb mute \
         persist-key override-username auth-user-pass auth-retry static-challenge tcp-nodelay tcp-queue-limit \
         log log-append syslog suppress-timestamps echo daemon user group writepid \
-        nice mlock remap-usr1 persist-local-ip persist-remote-ip local connect-timeout server-poll-timeout mtu-disc bind-dev \
+        nice mlock status status-version remap-usr1 persist-local-ip persist-remote-ip local connect-timeout server-poll-timeout mtu-disc bind-dev \
         client-connect client-disconnect learn-address tls-verify tmp-dir max-routes-per-client \
         client-cert-not-required auth-user-pass-verify auth-user-pass-optional username-as-common-name ifconfig-push-constraint \
         auth-gen-token auth-gen-token-secret ifconfig-pool-persist";
