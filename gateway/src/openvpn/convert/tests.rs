@@ -238,8 +238,6 @@ fn what_is_not_served_yet_is_refused_with_its_line() {
         "management 127.0.0.1 7505",
         "client-to-client",
         "status openvpn-status.log",
-        "log-append openvpn.log",
-        "user nobody",
         "tls-version-min 1.3",
         "tls-cipher TLS-ECDHE-ECDSA-WITH-AES-128-GCM-SHA256",
         "data-ciphers AES-256-GCM:AES-256-CBC",
