@@ -57,6 +57,7 @@ fn server() -> Server {
         tls: verify::server_config(identity, Arc::new(check)).expect("valid"),
         wrap: ServerWrap::Shared(WrapKeys::none()),
         ciphers: DataCipher::DEFAULT.to_vec(),
+        fallback: None,
         auth: Integrity::HmacSha1,
         ping: Some(Duration::from_secs(10)),
         ping_restart: Some(Duration::from_secs(60)),

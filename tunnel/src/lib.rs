@@ -7,6 +7,7 @@
 mod bucket;
 pub mod esp;
 pub mod ikev2;
+mod opening;
 pub mod openvpn;
 pub mod protection;
 pub mod replay;

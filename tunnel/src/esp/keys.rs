@@ -2,14 +2,12 @@
 
 use super::layout::Layout;
 use super::parameters::{Mode, Transform};
+use crate::opening::JOBS;
 use arrayvec::ArrayVec;
 use crypto::cipher::{Encryption, Pair};
 use crypto::engine::{Engine, LoadError, PairKey};
 use crypto::{Cipher, EngineFailure, Job, Key, Random, SecretBytes};
 use std::sync::Arc;
-
-/// The maximum number of packets in one engine call.
-pub const JOBS: usize = 64;
 
 /// The loaded keys.
 pub(super) enum Keys {

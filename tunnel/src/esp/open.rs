@@ -1,7 +1,8 @@
 //! Inbound ESP: check → open → accept → strip. Functions stand in packet order.
 
-use super::keys::{Ivs, JOBS, Keys, SaKeys, Salt, counter_block, suffixes};
+use super::keys::{Ivs, Keys, SaKeys, Salt, counter_block, suffixes};
 use super::parameters::{Mode, Outer};
+use crate::opening::{self, Call, JOBS, Verdicts};
 use crate::replay::ReplayWindow;
 use arrayvec::ArrayVec;
 use crypto::engine::{PairJob, PairKey};
@@ -80,27 +81,11 @@ impl SaKeys {
     /// `sequences` has the full sequence numbers by packet index. The packet lengths must have been checked with the
     /// [layout](super::Layout::check).
     pub fn open(&self, batch: &mut Batch, packets: Range<usize>, sequences: &[u64], drops: &DropCounters) {
-        let mut next = packets.start;
-        while next < packets.end {
-            let live: ArrayVec<usize, JOBS> = batch.live(next..packets.end).take(JOBS).collect();
-            let (Some(&first), Some(&last)) = (live.first(), live.last()) else { return };
-            next = last + 1;
-            let mut verdicts = ArrayVec::<bool, JOBS>::new();
-            let sa_batch = SaBatch { packets: first..next, live: &live, sequences };
-            let outcome = match &self.keys {
-                Keys::Aead(key, salt) => self.open_aead(&**key, *salt, batch, sa_batch, &mut verdicts),
-                Keys::Gmac(key, salt) => self.open_gmac(&**key, *salt, batch, sa_batch, &mut verdicts),
-                Keys::Pair(key, ivs) => self.open_pair(&**key, ivs, batch, sa_batch, &mut verdicts),
-            };
-            for (place, &index) in live.iter().enumerate() {
-                let authentic = verdicts.get(place).is_some_and(|&authentic| authentic);
-                if outcome.is_err() || !authentic {
-                    let failed = outcome.is_err();
-                    drops.count(if failed { DropReason::EngineFailed } else { DropReason::BadTag }, 1);
-                    batch.discard(index);
-                }
-            }
-        }
+        opening::open(batch, packets, drops, |batch, call| match &self.keys {
+            Keys::Aead(key, salt) => self.open_aead(&**key, *salt, batch, call, sequences),
+            Keys::Gmac(key, salt) => self.open_gmac(&**key, *salt, batch, call, sequences),
+            Keys::Pair(key, ivs) => self.open_pair(&**key, ivs, batch, call, sequences),
+        });
     }
 
     #[inline]
@@ -109,24 +94,19 @@ impl SaKeys {
         key: &dyn Key,
         salt: Salt,
         batch: &mut Batch,
-        sa_batch: SaBatch<'_>,
-        verdicts: &mut Verdicts,
-    ) -> Result<(), EngineFailure> {
-        let aads: ArrayVec<[u8; 12], JOBS> = sa_batch
-            .live
-            .iter()
-            .map(|&index| self.aad(spi(batch.packet(index)), sa_batch.sequences[index]))
-            .collect();
+        call: Call<'_>,
+        sequences: &[u64],
+    ) -> Result<Verdicts, EngineFailure> {
+        let aads: ArrayVec<[u8; 12], JOBS> =
+            call.live.iter().map(|&index| self.aad(spi(batch.packet(index)), sequences[index])).collect();
         let mut jobs = ArrayVec::<Job<'_>, JOBS>::new();
-        for ((_, packet), aad) in batch.packets_mut(sa_batch.packets).zip(&aads) {
+        for ((_, packet), aad) in batch.packets_mut(call.packets).zip(&aads) {
             let nonce = salt.nonce(explicit_iv(packet));
             let (covered, tag) = packet.split_at_mut(packet.len() - self.layout.tag);
             let text = &mut covered[HEADER + 8..];
             jobs.push(Job { nonce, aad: &aad[..self.aad_length()], text, tag, authentic: false });
         }
-        key.open(&mut jobs)?;
-        verdicts.extend(jobs.iter().map(|job| job.authentic));
-        Ok(())
+        opening::call(key, jobs)
     }
 
     fn open_gmac(
@@ -134,26 +114,24 @@ impl SaKeys {
         key: &dyn Key,
         salt: Salt,
         batch: &mut Batch,
-        sa_batch: SaBatch<'_>,
-        verdicts: &mut Verdicts,
-    ) -> Result<(), EngineFailure> {
+        call: Call<'_>,
+        sequences: &[u64],
+    ) -> Result<Verdicts, EngineFailure> {
         let mut copies = Vec::new();
-        for &index in sa_batch.live {
+        for &index in call.live {
             let packet = batch.packet(index);
             let covered = &packet[..packet.len() - self.layout.tag];
-            self.gmac_aad(covered, spi(packet), sa_batch.sequences[index], &mut copies);
+            self.gmac_aad(covered, spi(packet), sequences[index], &mut copies);
         }
         let mut aads = &copies[..];
         let mut jobs = ArrayVec::<Job<'_>, JOBS>::new();
-        for (_, packet) in batch.packets_mut(sa_batch.packets) {
+        for (_, packet) in batch.packets_mut(call.packets) {
             let nonce = salt.nonce(explicit_iv(packet));
             let (covered, tag) = packet.split_at_mut(packet.len() - self.layout.tag);
             let aad = self.take_gmac_aad(&mut aads, covered);
             jobs.push(Job { nonce, aad, text: &mut [], tag, authentic: false });
         }
-        key.open(&mut jobs)?;
-        verdicts.extend(jobs.iter().map(|job| job.authentic));
-        Ok(())
+        opening::call(key, jobs)
     }
 
     fn open_pair(
@@ -161,12 +139,12 @@ impl SaKeys {
         key: &dyn PairKey,
         ivs: &Ivs,
         batch: &mut Batch,
-        sa_batch: SaBatch<'_>,
-        verdicts: &mut Verdicts,
-    ) -> Result<(), EngineFailure> {
-        let suffixes = suffixes(sa_batch.live.iter().map(|&index| sa_batch.sequences[index]));
+        call: Call<'_>,
+        sequences: &[u64],
+    ) -> Result<Verdicts, EngineFailure> {
+        let suffixes = suffixes(call.live.iter().map(|&index| sequences[index]));
         let mut jobs = ArrayVec::<PairJob<'_>, JOBS>::new();
-        for ((_, packet), suffix) in batch.packets_mut(sa_batch.packets).zip(&suffixes) {
+        for ((_, packet), suffix) in batch.packets_mut(call.packets).zip(&suffixes) {
             let iv = match ivs {
                 Ivs::Null => [0; 16],
                 Ivs::Counter(nonce) => counter_block(*nonce, explicit_iv(packet)),
@@ -180,9 +158,7 @@ impl SaKeys {
             let (text, suffix) = (self.layout.header(), &suffix[..self.suffix_length()]);
             jobs.push(PairJob { iv, packet, text, suffix, tag, authentic: false });
         }
-        key.open(&mut jobs)?;
-        verdicts.extend(jobs.iter().map(|job| job.authentic));
-        Ok(())
+        opening::call_pair(key, jobs)
     }
 
     /// Marks authentic packets as received, and drops duplicates; returns the number of new packets and their bytes.
@@ -268,15 +244,6 @@ fn cut(batch: &mut Batch, index: usize) -> Result<(), DropReason> {
     let length = IpPacket::parse(batch.packet(index)).map_err(|_| DropReason::Malformed)?.bytes().len();
     batch.shrink(index, 0, length);
     Ok(())
-}
-
-type Verdicts = ArrayVec<bool, JOBS>;
-
-/// Packets of one engine call.
-struct SaBatch<'a> {
-    packets: Range<usize>,
-    live: &'a [usize],
-    sequences: &'a [u64],
 }
 
 /// The SPI of a packet with a checked length.

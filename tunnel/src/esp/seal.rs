@@ -1,8 +1,9 @@
 //! Outbound ESP: lay out → seal. Functions stand in packet order.
 
-use super::keys::{IvSource, Ivs, JOBS, Keys, SaKeys, Salt, counter_block, suffixes};
+use super::keys::{IvSource, Ivs, Keys, SaKeys, Salt, counter_block, suffixes};
 use super::parameters::Mode;
 use super::transport::take_header;
+use crate::opening::JOBS;
 use arrayvec::ArrayVec;
 use crypto::engine::{PairJob, PairKey};
 use crypto::{EngineFailure, Job, Key};

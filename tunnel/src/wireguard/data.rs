@@ -5,6 +5,7 @@
 //! inbound    check the counter → open, one call for up to 64 messages → accept: the window moves → strip
 //! ```
 
+use crate::opening::{self, JOBS};
 use crate::replay::ReplayWindow;
 use arrayvec::ArrayVec;
 use crypto::{EngineFailure, Job, Key};
@@ -14,9 +15,6 @@ use packet::{Batch, DropCounters, DropReason};
 use std::ops::Range;
 use std::sync::Arc;
 use zerocopy::{FromBytes, IntoBytes};
-
-/// Packets in one call of the engine.
-const JOBS: usize = 64;
 
 /// How the data messages of one session are laid out, sealed and opened.
 pub struct SessionKey {
@@ -113,29 +111,15 @@ impl SessionKey {
 
     /// Opens messages in place, and drops those whose tag is wrong.
     pub fn open(&self, batch: &mut Batch, packets: Range<usize>, drops: &DropCounters) {
-        let mut next = packets.start;
-        while next < packets.end {
-            let mut indices = ArrayVec::<usize, JOBS>::new();
-            let mut jobs = ArrayVec::<Job<'_>, JOBS>::new();
-            for (index, message) in batch.packets_mut(next..packets.end).take(JOBS) {
+        opening::open(batch, packets, drops, |batch, call| {
+            let jobs = batch.packets_mut(call.packets).map(|(_, message)| {
                 let nonce = nonce(counter(message));
                 let sealed = &mut message[DATA_HEADER..];
                 let (text, tag) = sealed.split_last_chunk_mut::<TAG>().expect("the length was checked");
-                jobs.push(Job { nonce, aad: &[], text, tag, authentic: false });
-                indices.push(index);
-            }
-            let Some(&last) = indices.last() else { break };
-            next = last + 1;
-            let failed = self.key.open(&mut jobs).is_err();
-            let verdicts: ArrayVec<bool, JOBS> = jobs.iter().map(|job| job.authentic).collect();
-            drop(jobs);
-            for (&index, &authentic) in indices.iter().zip(&verdicts) {
-                if failed || !authentic {
-                    drops.count(if failed { DropReason::EngineFailed } else { DropReason::BadTag }, 1);
-                    batch.discard(index);
-                }
-            }
-        }
+                Job { nonce, aad: &[], text, tag, authentic: false }
+            });
+            opening::call(&*self.key, jobs.collect())
+        });
     }
 
     /// Marks authentic messages as received, and drops duplicates; returns the number of new messages and their bytes.

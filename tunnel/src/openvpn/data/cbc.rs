@@ -6,8 +6,9 @@
 //! The HMAC covers what follows it, not the header. The number is known only after decryption. The padding is that of
 //! PKCS #7 (RFC 5652, section 6.3).
 
-use super::layout::{ExitNote, Header, JOBS, NUMBER, drop_unauthentic, strip_packet};
+use super::layout::{ExitNote, Header, NUMBER, strip_packet};
 use crate::esp::IvSource;
+use crate::opening::{self, JOBS};
 use crate::openvpn::keys::Direction;
 use crate::openvpn::limits::END_PACKET;
 use crate::replay::ReplayWindow;
@@ -147,21 +148,10 @@ impl CbcData {
 
     /// Opens packets in place, and drops those whose tag is wrong.
     pub fn open(&self, batch: &mut Batch, packets: Range<usize>, drops: &DropCounters) {
-        let mut next = packets.start;
-        while next < packets.end {
-            let mut indices = ArrayVec::<usize, JOBS>::new();
-            let mut jobs = ArrayVec::<PairJob<'_>, JOBS>::new();
-            for (index, packet) in batch.packets_mut(next..packets.end).take(JOBS) {
-                jobs.push(self.job(packet));
-                indices.push(index);
-            }
-            let Some(&last) = indices.last() else { break };
-            next = last + 1;
-            let failed = self.key.open(&mut jobs).is_err();
-            let verdicts: ArrayVec<bool, JOBS> = jobs.iter().map(|job| job.authentic).collect();
-            drop(jobs);
-            drop_unauthentic(batch, indices.iter().zip(&verdicts), failed, drops);
-        }
+        opening::open(batch, packets, drops, |batch, call| {
+            let jobs = batch.packets_mut(call.packets).map(|(_, packet)| self.job(packet));
+            opening::call_pair(&*self.key, jobs.collect())
+        });
     }
 
     /// Marks authentic packets as received, and drops duplicates; returns the number of new packets and their bytes.

@@ -9,7 +9,8 @@
 //! ```
 //! A sender of ours goes on to the next epoch after [`EPOCH_PACKETS`]: with the longest packets that is the limit of AES-GCM.
 
-use super::layout::{ExitNote, Header, JOBS, drop_unauthentic, strip_packet};
+use super::layout::{ExitNote, Header, strip_packet};
+use crate::opening::{self, JOBS};
 use crate::openvpn::epoch::{EpochKey, EpochSecret};
 use crate::openvpn::limits::{EPOCH_PACKETS, FUTURE_EPOCHS};
 use crate::replay::{self, ReplayWindow};
@@ -238,25 +239,14 @@ impl EpochData {
         let Side::Receiving(receiving) = &self.side else { return };
         let mut receiving = lock(receiving);
         let mut next = packets.start;
-        while next < packets.end {
-            let mut indices = ArrayVec::<usize, JOBS>::new();
-            let mut jobs = ArrayVec::<Job<'_>, JOBS>::new();
-            let mut rest = batch.packets_mut(next..packets.end).peekable();
-            let Some(epoch) = rest.peek().map(|(_, packet)| epoch_of(packet)) else { break };
+        while let Some((epoch, same)) = of_one_epoch(batch, next..packets.end) {
+            next = same.end;
             // Each packet that was not dropped has a key.
             let Some(found) = receiving.find(epoch) else { break };
-            while !jobs.is_full()
-                && let Some((index, packet)) = rest.next_if(|(_, packet)| epoch_of(packet) == epoch)
-            {
-                jobs.push(job(&found.key, packet));
-                indices.push(index);
-            }
-            let Some(&last) = indices.last() else { break };
-            next = last + 1;
-            let failed = found.key.key.open(&mut jobs).is_err();
-            let verdicts: ArrayVec<bool, JOBS> = jobs.iter().map(|job| job.authentic).collect();
-            drop(jobs);
-            drop_unauthentic(batch, indices.iter().zip(&verdicts), failed, drops);
+            opening::open(batch, same, drops, |batch, call| {
+                let jobs = batch.packets_mut(call.packets).map(|(_, packet)| job(&found.key, packet));
+                opening::call(&*found.key.key, jobs.collect())
+            });
         }
     }
 
@@ -326,6 +316,14 @@ fn job<'a>(key: &EpochKey, packet: &'a mut [u8]) -> Job<'a> {
     let (header, rest) = packet.split_at_mut(HEADER + NUMBER);
     let (text, tag) = rest.split_at_mut(rest.len() - TAG);
     Job { nonce, aad: header, text, tag, authentic: false }
+}
+
+/// The epoch of the first packet that is not dropped, and the packets from it on that are of the same epoch.
+fn of_one_epoch(batch: &Batch, packets: Range<usize>) -> Option<(u16, Range<usize>)> {
+    let first = batch.live(packets.clone()).next()?;
+    let epoch = epoch_of(batch.packet(first));
+    let last = batch.live(first..packets.end).take_while(|&it| epoch_of(batch.packet(it)) == epoch).last();
+    Some((epoch, first..last.unwrap_or(first) + 1))
 }
 
 #[cfg(test)]

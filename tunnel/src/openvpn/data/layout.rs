@@ -5,8 +5,6 @@ use packet::header::ip::IpPacket;
 use packet::{Batch, DropCounters, DropReason};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Packets in one call of the engine.
-pub(super) const JOBS: usize = 64;
 /// Bytes of a packet number.
 pub(super) const NUMBER: usize = 4;
 
@@ -98,22 +96,6 @@ impl Header {
         match self {
             Self::V1 { .. } => 1,
             Self::V2 { .. } => 4,
-        }
-    }
-}
-
-/// Drops packets that an engine did not find authentic, or all if it failed.
-#[inline]
-pub(super) fn drop_unauthentic<'a>(
-    batch: &mut Batch,
-    verdicts: impl Iterator<Item = (&'a usize, &'a bool)>,
-    failed: bool,
-    drops: &DropCounters,
-) {
-    for (&index, &authentic) in verdicts {
-        if failed || !authentic {
-            drops.count(if failed { DropReason::EngineFailed } else { DropReason::BadTag }, 1);
-            batch.discard(index);
         }
     }
 }
