@@ -91,6 +91,7 @@ pub fn session(mut data: &[u8]) {
         tls: verify::client_config(None, PeerCheck::new(Role::Server)).expect("valid"),
         wrap: ClientWrap::Shared(WrapKeys::none()),
         ciphers: DataCipher::DEFAULT.to_vec(),
+        fallback: None,
         auth: crypto::cipher::Integrity::HmacSha1,
         credentials: Credentials::default(),
         peer_info: Vec::new(),

@@ -45,6 +45,8 @@ pub struct ClientConfiguration {
     pub wrap: ClientWrap,
     /// Accepted data ciphers, in order.
     pub ciphers: Vec<DataCipher>,
+    /// The cipher with a server that does not negotiate.
+    pub fallback: Option<DataCipher>,
     /// The HMAC beside ciphers in CBC mode.
     pub auth: Integrity,
     /// User name and password.
@@ -76,6 +78,7 @@ pub struct Client {
     clock: Arc<WallClock>,
     wrap: ClientWrap,
     ciphers: Vec<DataCipher>,
+    fallback: Option<DataCipher>,
     auth: Integrity,
     announcement: Announcement,
     keepalive: Keepalive,
@@ -96,6 +99,7 @@ impl Client {
             tls,
             wrap,
             ciphers,
+            fallback,
             auth,
             credentials,
             peer_info,
@@ -114,6 +118,7 @@ impl Client {
             clock,
             wrap,
             ciphers,
+            fallback,
             auth,
             announcement: Announcement { options, credentials, peer_info },
             keepalive,
@@ -234,8 +239,9 @@ impl Client {
 
     fn configure(&mut self, now: Now, options: Vec<String>, out: &mut Outbox) -> Result<(), Cause> {
         let core = CoreOptions::parse(&options)?;
-        let cipher = core.cipher.or(self.ciphers.first().copied());
-        let cipher = cipher.filter(|cipher| self.ciphers.contains(cipher)).ok_or_else(|| NoCommonCipher {
+        let accepted = core.cipher.filter(|cipher| self.ciphers.contains(cipher));
+        let assumed = || self.fallback.or(self.ciphers.first().copied()).filter(|_| core.cipher.is_none());
+        let cipher = accepted.or_else(assumed).ok_or_else(|| NoCommonCipher {
             ours: DataCipher::list(&self.ciphers),
             theirs: core.cipher.map(|cipher| cipher.to_string()).unwrap_or_default(),
         })?;

@@ -105,7 +105,7 @@ impl Keyring {
                 let constant = *keys.hmac.first_chunk().expect("HMAC keys have 64 bytes");
                 DataKey::Aead(AeadData::new(key, constant, header))
             }
-            DataCipher::Cbc(encryption) => {
+            DataCipher::WithHmac(encryption) => {
                 let pair = Pair { encryption, integrity: suite.auth };
                 DataKey::Cbc(CbcData::load(pair, keys, header, random)?)
             }

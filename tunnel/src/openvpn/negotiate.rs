@@ -10,8 +10,8 @@ use std::fmt;
 pub enum DataCipher {
     /// An AEAD cipher: any AES-GCM, or ChaCha20-Poly1305.
     Aead(Cipher),
-    /// AES in CBC mode, with the HMAC that both sides are configured with.
-    Cbc(Encryption),
+    /// AES in CBC mode, or no cipher, with the HMAC that both sides are configured with.
+    WithHmac(Encryption),
 }
 
 /// How data packets are protected.
@@ -26,14 +26,15 @@ pub struct Suite {
 }
 
 impl DataCipher {
-    const NAMES: [(&str, Self); 7] = [
+    const NAMES: [(&str, Self); 8] = [
         ("AES-256-GCM", Self::Aead(Cipher::Aes256Gcm)),
         ("AES-192-GCM", Self::Aead(Cipher::Aes192Gcm)),
         ("AES-128-GCM", Self::Aead(Cipher::Aes128Gcm)),
         ("CHACHA20-POLY1305", Self::Aead(Cipher::ChaCha20Poly1305)),
-        ("AES-256-CBC", Self::Cbc(Encryption::AesCbc(32))),
-        ("AES-192-CBC", Self::Cbc(Encryption::AesCbc(24))),
-        ("AES-128-CBC", Self::Cbc(Encryption::AesCbc(16))),
+        ("AES-256-CBC", Self::WithHmac(Encryption::AesCbc(32))),
+        ("AES-192-CBC", Self::WithHmac(Encryption::AesCbc(24))),
+        ("AES-128-CBC", Self::WithHmac(Encryption::AesCbc(16))),
+        ("none", Self::WithHmac(Encryption::Null)),
     ];
 
     /// OpenVPN's default for `--data-ciphers`.
@@ -89,8 +90,13 @@ pub struct NoCommonCipher {
     pub theirs: String,
 }
 
-/// The cipher for a client with this information and this options summary.
-pub fn choose(ours: &[DataCipher], info: &PeerInfo, options: &str) -> Result<DataCipher, NoCommonCipher> {
+/// The cipher for a client with this information and this options summary. `fallback` is for a client that does not negotiate.
+pub fn choose(
+    ours: &[DataCipher],
+    fallback: Option<DataCipher>,
+    info: &PeerInfo,
+    options: &str,
+) -> Result<DataCipher, NoCommonCipher> {
     let named = |name: &str| ours.iter().find(|cipher| name.eq_ignore_ascii_case(cipher.name())).copied();
     let theirs = match (&info.ciphers, info.ncp) {
         (Some(ciphers), _) => ciphers.clone(),
@@ -98,7 +104,8 @@ pub fn choose(ours: &[DataCipher], info: &PeerInfo, options: &str) -> Result<Dat
         (None, _) => option(options, "cipher").map(str::to_owned).into_iter().collect(),
     };
     let found = ours.iter().find(|our| theirs.iter().any(|name| named(name) == Some(**our)));
-    found.copied().ok_or_else(|| NoCommonCipher {
+    let fallback = fallback.filter(|_| info.ciphers.is_none() && info.ncp < 2);
+    found.copied().or(fallback).ok_or_else(|| NoCommonCipher {
         ours: DataCipher::list(ours),
         theirs: if theirs.is_empty() { String::from("none that it names") } else { theirs.join(":") },
     })
@@ -114,7 +121,18 @@ mod tests {
     use super::*;
 
     fn chosen(ours: &[DataCipher], info: &str, options: &str) -> Result<DataCipher, NoCommonCipher> {
-        choose(ours, &PeerInfo::parse(info), options)
+        choose(ours, None, &PeerInfo::parse(info), options)
+    }
+
+    #[test]
+    fn the_fallback_is_for_clients_that_do_not_negotiate() {
+        let (ours, cbc) = (DataCipher::DEFAULT, DataCipher::WithHmac(Encryption::AesCbc(32)));
+        let chosen = |info, options| choose(&ours, Some(cbc), &PeerInfo::parse(info), options).ok();
+        assert_eq!(chosen("", "cipher AES-256-CBC"), Some(cbc));
+        assert_eq!(chosen("", "V4,dev-type tun"), Some(cbc));
+        assert_eq!(chosen("", "cipher AES-128-GCM"), Some(ours[1]), "a cipher of the list is better");
+        assert_eq!(chosen("IV_CIPHERS=AES-256-CBC", "cipher AES-256-CBC"), None);
+        assert_eq!(chosen("IV_NCP=2", "cipher AES-256-CBC"), Some(ours[0]));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The settings of a client.
 
-use super::{Refusals, Sources, ciphers, keepalive, keys, routes, timing};
+use super::{Refusals, Sources, ciphers, fallback, keepalive, keys, routes, timing};
 use crate::openvpn::login::{LoginSettings, Question};
 use crate::openvpn::settings::{ClientSettings, Remote};
 use config::openvpn::OpenVpn;
@@ -43,6 +43,7 @@ pub(super) fn client(
         tls,
         wrap: wrap?,
         ciphers: ciphers(settings),
+        fallback: fallback(settings),
         auth: keys::digest(settings).0,
         credentials: Credentials::default(),
         peer_info: Vec::new(),

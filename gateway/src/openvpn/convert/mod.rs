@@ -200,6 +200,11 @@ fn ciphers(settings: &OpenVpn) -> Vec<DataCipher> {
     settings.data.ciphers.iter().filter_map(|cipher| DataCipher::by_name(cipher.name())).collect()
 }
 
+/// An unknown one was refused.
+fn fallback(settings: &OpenVpn) -> Option<DataCipher> {
+    settings.data.fallback.and_then(|cipher| DataCipher::by_name(cipher.name()))
+}
+
 /// The networks that are routed into the tunnel; other destinations were refused.
 fn routes(settings: &OpenVpn) -> Vec<IpNet> {
     use config::openvpn::settings::Destination;

@@ -39,8 +39,6 @@ pub(super) const NOT_SERVED: &[Row] = &[
     ("single-session", DELETE),
     ("max-packet-size", "delete the line, and write mssfix BYTES mtu"),
     // Data.
-    ("data-ciphers-fallback", "delete the line: OpenVPN 2.4 and later negotiate the cipher"),
-    ("compat-mode", "delete the line: OpenVPN 2.4 and later are served"),
     ("replay-window", "delete the line"),
     ("force-tls-key-material-export", "delete the line: it is used with each peer that has it"),
     // The tunnel interface, and routes.
@@ -118,7 +116,7 @@ mod tests {
     const SERVED: &str = "remote proto proto-force port lport rport bind nobind float connect-retry connect-retry-max \
         resolv-retry preresolve explicit-exit-notify mssfix tun-mtu link-mtu multihome sndbuf rcvbuf mark ca cert extra-certs key \
         crl-verify verify-x509-name remote-cert-tls ns-cert-type remote-cert-eku peer-fingerprint tls-auth tls-crypt tls-crypt-v2 tls-crypt-v2-max-age \
-        key-direction tls-version-min tls-version-max tls-cert-profile data-ciphers ncp-ciphers cipher auth compress comp-lzo \
+        key-direction tls-version-min tls-version-max tls-cert-profile data-ciphers ncp-ciphers data-ciphers-fallback compat-mode cipher auth compress comp-lzo \
         mute-replay-warnings dev dev-type topology ifconfig txqueuelen persist-tun route route-ipv6 route-gateway \
         route-ipv6-gateway script-security setenv setenv-safe server server-ipv6 ifconfig-pool ifconfig-ipv6-pool push \
         client-config-dir ccd-exclusive duplicate-cn max-clients verify-client-cert mode client pull tls-server tls-client \

@@ -1,6 +1,6 @@
 //! The settings of a server.
 
-use super::{Refusals, Sources, access, ciphers, keys, routes, seconds, timing};
+use super::{Refusals, Sources, access, ciphers, fallback, keys, routes, seconds, timing};
 use crate::openvpn::settings::{Renew, Renewed, ServerNetwork, ServerSettings};
 use config::openvpn::OpenVpn;
 use config::openvpn::settings::{Addresses, CertificateOf, Connection, Revocation, Server};
@@ -38,6 +38,7 @@ pub(super) fn server(
         tls,
         wrap: wrap?,
         ciphers: ciphers(settings),
+        fallback: fallback(settings),
         auth: keys::digest(settings).0,
         ping: seconds(settings.timers.ping_seconds),
         ping_restart: seconds(settings.timers.restart_seconds),

@@ -91,14 +91,6 @@ fn tls(settings: &OpenVpn, refusals: &mut Refusals) {
 }
 
 fn data(settings: &OpenVpn, refusals: &mut Refusals) {
-    use DataCipher::{Aes128Gcm, Aes192Gcm, Aes256Gcm, ChaCha20Poly1305};
-    let is_served =
-        |cipher: &DataCipher| [Aes256Gcm, Aes192Gcm, Aes128Gcm, ChaCha20Poly1305].contains(cipher);
-    if let Some(cipher) = settings.data.ciphers.iter().find(|cipher| !is_served(cipher)) {
-        let fix = "write data-ciphers AES-256-GCM:AES-128-GCM:CHACHA20-POLY1305";
-        let name = if refusals.has("data-ciphers") { "data-ciphers" } else { "ncp-ciphers" };
-        refusals.refuse(name, &format!("the cipher {}", cipher.name()), fix);
-    }
     if settings.data.digest == config::openvpn::settings::Digest::None {
         refusals.refuse("auth", "none", "write auth SHA256 on both ends");
     }

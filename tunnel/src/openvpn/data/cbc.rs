@@ -1,7 +1,8 @@
-//! Data packets under a cipher in CBC mode and an HMAC, for peers without AEAD ciphers.
+//! Data packets under a cipher in CBC mode and an HMAC, for peers without AEAD ciphers, or under an HMAC alone.
 //!
 //! ```text
-//! header 1 or 4 | HMAC | IV 16 | encrypted (number 4 | inner packet | padding)
+//! CBC           header 1 or 4 | HMAC | IV 16 | encrypted (number 4 | inner packet | padding)
+//! cipher none   header 1 or 4 | HMAC | number 4 | inner packet
 //! ```
 //! The HMAC covers what follows it, not the header. The number is known only after decryption. The padding is that of
 //! PKCS #7 (RFC 5652, section 6.3).
@@ -13,7 +14,7 @@ use crate::openvpn::keys::Direction;
 use crate::openvpn::limits::END_PACKET;
 use crate::replay::ReplayWindow;
 use arrayvec::ArrayVec;
-use crypto::cipher::Pair;
+use crypto::cipher::{Encryption, Pair};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::engine::{Engine, LoadError, PairJob, PairKey};
 use crypto::{EngineFailure, Random};
@@ -28,7 +29,8 @@ const BLOCK: usize = 16;
 /// How the data packets of one direction of one key are laid out, sealed and opened.
 pub struct CbcData {
     key: Arc<dyn PairKey>,
-    ivs: IvSource,
+    /// None without a cipher.
+    ivs: Option<IvSource>,
     tag: usize,
     header: Header,
     pub(super) exit: ExitNote,
@@ -44,7 +46,9 @@ impl CbcData {
     ) -> Result<Self, LoadError> {
         let tag = pair.integrity.key_length();
         let key = AwsLc.load_pair(pair, &keys.cipher[..pair.encryption.key_length()], &keys.hmac[..tag])?;
-        Ok(Self { key, ivs: IvSource::new(&AwsLc, random)?, tag, header, exit: ExitNote::default() })
+        let is_encrypted = pair.encryption != Encryption::Null;
+        let ivs = is_encrypted.then(|| IvSource::new(&AwsLc, random)).transpose()?;
+        Ok(Self { key, ivs, tag, header, exit: ExitNote::default() })
     }
 
     /// Bytes before the inner packet.
@@ -56,26 +60,35 @@ impl CbcData {
     /// Offset of the encrypted text.
     #[inline]
     fn text(&self) -> usize {
-        self.header.length() + self.tag + BLOCK
+        self.header.length() + self.tag + self.iv()
+    }
+
+    /// Bytes of the IV.
+    #[inline]
+    fn iv(&self) -> usize {
+        if self.ivs.is_some() { BLOCK } else { 0 }
     }
 
     /// Bytes of padding after an inner packet.
     #[inline]
-    fn padding(length: usize) -> usize {
-        BLOCK - (NUMBER + length) % BLOCK
+    fn padding(&self, length: usize) -> usize {
+        if self.ivs.is_some() { BLOCK - (NUMBER + length) % BLOCK } else { 0 }
     }
 
     /// The longest inner packet whose sealed packet has at most `length` bytes.
     #[inline]
     pub fn largest(&self, length: usize) -> usize {
         let text = length.saturating_sub(self.text());
-        (text - text % BLOCK).saturating_sub(NUMBER + 1)
+        match self.ivs {
+            Some(_) => (text - text % BLOCK).saturating_sub(NUMBER + 1),
+            None => text.saturating_sub(NUMBER),
+        }
     }
 
     /// Bytes of these inner packets once they are sealed.
     #[inline]
     pub fn sealed(&self, batch: &Batch, packets: Range<usize>) -> usize {
-        let sealed = |length| self.overhead() + length + Self::padding(length);
+        let sealed = |length| self.overhead() + length + self.padding(length);
         packets.map(|index| sealed(batch.packet(index).len())).sum()
     }
 
@@ -87,7 +100,7 @@ impl CbcData {
         let moved = overhead.saturating_sub(HEADROOM);
         for (index, sequence) in packets.zip(first_sequence..) {
             let length = batch.packet(index).len();
-            let padding = Self::padding(length);
+            let padding = self.padding(length);
             batch.grow(index, overhead - moved, moved + padding);
             let packet = batch.packet_mut(index);
             if moved > 0 {
@@ -113,11 +126,14 @@ impl CbcData {
             if chunk.is_empty() {
                 return Ok(());
             }
-            let mut ivs: ArrayVec<[u8; BLOCK], JOBS> = std::iter::repeat_n([0; BLOCK], chunk.len()).collect();
-            self.ivs.fill(sequence, &mut ivs)?;
-            sequence += chunk.len() as u64;
-            for (packet, iv) in chunk.iter_mut().zip(&ivs) {
-                packet[self.text() - BLOCK..self.text()].copy_from_slice(iv);
+            if let Some(source) = &self.ivs {
+                let mut ivs: ArrayVec<[u8; BLOCK], JOBS> =
+                    std::iter::repeat_n([0; BLOCK], chunk.len()).collect();
+                source.fill(sequence, &mut ivs)?;
+                sequence += chunk.len() as u64;
+                for (packet, iv) in chunk.iter_mut().zip(&ivs) {
+                    packet[self.text() - BLOCK..self.text()].copy_from_slice(iv);
+                }
             }
             let mut jobs: ArrayVec<PairJob<'_>, JOBS> =
                 chunk.into_iter().map(|packet| self.job(packet)).collect();
@@ -130,8 +146,11 @@ impl CbcData {
     fn job<'a>(&self, packet: &'a mut [u8]) -> PairJob<'a> {
         let (_, rest) = packet.split_at_mut(self.header.length());
         let (tag, packet) = rest.split_at_mut(self.tag);
-        let iv = *packet.first_chunk().expect("the length was checked");
-        PairJob { iv, packet, text: BLOCK, suffix: &[], tag, authentic: false }
+        let mut iv = [0; BLOCK];
+        if self.ivs.is_some() {
+            iv = *packet.first_chunk().expect("the length was checked");
+        }
+        PairJob { iv, packet, text: self.iv(), suffix: &[], tag, authentic: false }
     }
 
     /// Drops packets of an impossible length.
@@ -139,7 +158,7 @@ impl CbcData {
     pub fn check(&self, batch: &mut Batch, packets: Range<usize>, drops: &DropCounters) {
         for index in packets {
             let text = batch.packet(index).len().saturating_sub(self.text());
-            if text == 0 || !text.is_multiple_of(BLOCK) {
+            if text <= NUMBER || self.ivs.is_some() && !text.is_multiple_of(BLOCK) {
                 drops.count(DropReason::TooShort, 1);
                 batch.discard(index);
             }
@@ -188,8 +207,9 @@ impl CbcData {
                 continue;
             }
             let packet = batch.packet(index);
-            let padding = packet.last().copied().unwrap_or_default().into();
-            if !(1..=BLOCK).contains(&padding) || packet.len() < self.overhead() + padding {
+            let padding = if self.ivs.is_some() { packet.last().map_or(0, |&last| last.into()) } else { 0 };
+            let is_possible = self.ivs.is_none() || (1..=BLOCK).contains(&padding);
+            if !is_possible || packet.len() < self.overhead() + padding {
                 drops.count(DropReason::BadPadding, 1);
                 batch.discard(index);
                 continue;
@@ -204,7 +224,7 @@ impl CbcData {
 mod tests {
     use super::super::layout::PING;
     use super::*;
-    use crypto::cipher::{Encryption, Integrity};
+    use crypto::cipher::Integrity;
     use crypto::random::System;
 
     const V2: Header = Header::V2 { key_id: 2, peer_id: 0x01_0203 };
@@ -249,8 +269,10 @@ mod tests {
     fn packets_of_every_length_are_opened_with_every_hash() {
         let hashes =
             [Integrity::HmacSha1, Integrity::HmacSha256, Integrity::HmacSha384, Integrity::HmacSha512];
-        for (integrity, key) in hashes.into_iter().zip([16, 24, 32, 32]) {
-            let (data, drops) = (data(Encryption::AesCbc(key), integrity), DropCounters::default());
+        let keys = [16, 24, 32, 32].map(Encryption::AesCbc);
+        let encrypted = hashes.into_iter().zip(keys);
+        for (integrity, encryption) in encrypted.chain(hashes.map(|it| (it, Encryption::Null))) {
+            let (data, drops) = (data(encryption, integrity), DropCounters::default());
             for length in 20..60 {
                 let mut batch = sealed(&data, &inner(length));
                 let mut window = ReplayWindow::new(64);
@@ -266,8 +288,23 @@ mod tests {
     }
 
     #[test]
+    fn without_a_cipher_number_and_packet_follow_the_hmac() {
+        let data = data(Encryption::Null, Integrity::HmacSha1);
+        let batch = sealed(&data, &inner(20));
+        let packet = batch.packet(0);
+        assert_eq!(packet.len(), 4 + 20 + 4 + 20);
+        assert_eq!((&packet[24..28], &packet[28..]), (&[0, 0, 0, 1][..], &inner(20)[..]));
+    }
+
+    #[test]
     fn only_the_header_may_change_and_no_length() {
-        let (data, drops) = (data(Encryption::AesCbc(32), Integrity::HmacSha256), DropCounters::default());
+        for encryption in [Encryption::AesCbc(32), Encryption::Null] {
+            only_the_header_may_change(encryption);
+        }
+    }
+
+    fn only_the_header_may_change(encryption: Encryption) {
+        let (data, drops) = (data(encryption, Integrity::HmacSha256), DropCounters::default());
         let length = sealed(&data, &inner(20)).packet(0).len();
         for index in 0..length {
             let mut batch = sealed(&data, &inner(20));

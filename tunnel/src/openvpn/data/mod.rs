@@ -24,7 +24,7 @@ use std::ops::Range;
 pub enum DataKey {
     /// With an AEAD cipher.
     Aead(AeadData),
-    /// With a cipher in CBC mode and an HMAC.
+    /// With a cipher in CBC mode or none, and an HMAC.
     Cbc(CbcData),
     /// With an AEAD cipher and epoch keys.
     Epoch(EpochData),

@@ -190,7 +190,7 @@ impl Server {
     ) -> Result<(), Cause> {
         let Some(session) = self.sessions.get_mut(&number) else { return Ok(()) };
         let info = &exchange.info;
-        let cipher = match negotiate::choose(&self.ciphers, info, &exchange.options) {
+        let cipher = match negotiate::choose(&self.ciphers, self.fallback, info, &exchange.options) {
             Ok(cipher) => cipher,
             Err(error) => {
                 session.refuse(now, "Data channel cipher negotiation failed (no shared cipher)", out);

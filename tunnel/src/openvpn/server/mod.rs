@@ -65,6 +65,8 @@ pub struct ServerConfiguration {
     pub wrap: ServerWrap,
     /// Data ciphers, the preferred first.
     pub ciphers: Vec<DataCipher>,
+    /// The cipher for clients that do not negotiate.
+    pub fallback: Option<DataCipher>,
     /// The HMAC beside ciphers in CBC mode.
     pub auth: Integrity,
     /// Send something to each client at least this often.
@@ -86,6 +88,7 @@ pub struct Server {
     clock: Arc<WallClock>,
     wrap: ServerWrap,
     ciphers: Vec<DataCipher>,
+    fallback: Option<DataCipher>,
     auth: Integrity,
     keepalive: Keepalive,
     max_clients: usize,
@@ -117,6 +120,7 @@ impl Server {
             tls,
             wrap,
             ciphers,
+            fallback,
             auth,
             ping,
             ping_restart,
@@ -129,6 +133,7 @@ impl Server {
             clock,
             wrap,
             ciphers,
+            fallback,
             auth,
             keepalive: Keepalive::restarting(ping, ping_restart),
             max_clients,
