@@ -1,7 +1,8 @@
 //! With OpenVPN 2.6, which is the client or the server.
 
 use crate::openvpn_ends::{
-    Program, end_to_end, end_to_end_over, ends_because_of, moves, renewals, renewals_over, two_clients,
+    Program, ciphers, end_to_end, end_to_end_over, ends_because_of, moves, renewals, renewals_over,
+    two_clients,
 };
 
 const OUR_SERVER: [Program; 2] = [Program::Stock, Program::Ours];
@@ -35,6 +36,16 @@ fn our_client_loses_nothing_over_tcp_when_keys_of_a_stock_server_are_renewed() {
 #[test]
 fn our_client_carries_data_of_a_stock_server_and_survives_the_death_of_either_end() {
     end_to_end(OUR_CLIENT);
+}
+
+#[test]
+fn our_server_and_a_stock_client_agree_on_every_cipher_and_limit_of_tls() {
+    ciphers(OUR_SERVER);
+}
+
+#[test]
+fn our_client_and_a_stock_server_agree_on_every_cipher_and_limit_of_tls() {
+    ciphers(OUR_CLIENT);
 }
 
 #[test]

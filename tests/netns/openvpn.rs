@@ -1,8 +1,8 @@
 //! OpenVPN with ourselves at both ends.
 
 use crate::openvpn_ends::{
-    Program, SERVER_END, configuration, end_to_end, end_to_end_over, ends_because_of, moves, renewals,
-    renewals_over, two_clients, write_keys,
+    Program, SERVER_END, ciphers, configuration, end_to_end, end_to_end_over, ends_because_of, moves,
+    renewals, renewals_over, two_clients, write_keys,
 };
 use crate::support::postern;
 use std::process::Command;
@@ -25,6 +25,11 @@ fn ours_with_ours_carries_data_over_tcp_and_survives_the_death_of_either_end() {
 #[test]
 fn ours_with_ours_loses_nothing_over_tcp_when_keys_are_renewed() {
     renewals_over("tcp", [Program::Ours; 2]);
+}
+
+#[test]
+fn ours_with_ours_agrees_on_every_cipher_and_limit_of_tls() {
+    ciphers([Program::Ours; 2]);
 }
 
 #[test]

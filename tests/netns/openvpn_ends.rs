@@ -215,6 +215,42 @@ pub fn renewals_over(protocol: &'static str, programs: [Program; 2]) {
     ends.carries_everything();
 }
 
+/// Data goes through both ways with each of these ciphers and limits: lines of the client, and of the server.
+pub fn ciphers(programs: [Program; 2]) {
+    const CHOICES: &[[&str; 2]] = &[
+        ["data-ciphers AES-256-CBC\nauth SHA512", "data-ciphers AES-256-GCM:AES-256-CBC\nauth SHA512"],
+        ["data-ciphers AES-192-CBC\nauth SHA384", "data-ciphers AES-192-CBC\nauth SHA384"],
+        ["data-ciphers AES-128-CBC\nauth SHA1", "data-ciphers AES-128-CBC\nauth SHA1\nreplay-window 128 30"],
+        ["data-ciphers none\nauth SHA256", "data-ciphers none\nauth SHA256"],
+        [
+            "data-ciphers AES-128-GCM\ntls-ciphersuites TLS_CHACHA20_POLY1305_SHA256",
+            "data-ciphers AES-128-GCM\ntls-groups secp384r1\ntls-version-min 1.3",
+        ],
+        [
+            "data-ciphers AES-128-GCM\ntls-version-max 1.2",
+            "data-ciphers AES-128-GCM\ntls-cipher TLS-ECDHE-ECDSA-WITH-AES-256-GCM-SHA384",
+        ],
+    ];
+    if programs.contains(&Program::Stock) && !lab::has_program("/usr/sbin/openvpn") {
+        return skip("needs openvpn");
+    }
+    for lines in CHOICES {
+        let Some(mut lab) = sites_and(&["c"]) else { return };
+        let files = tempfile::tempdir().expect("a directory");
+        write_keys(&files);
+        let processes = [CLIENT_END, SERVER_END].map(|end| {
+            let interface = lab.interface(INTERFACES[end]);
+            let text = configuration(&files, end, &interface, Some(3600));
+            let text = text.replace("data-ciphers AES-256-GCM\nauth SHA256", lines[end]);
+            assert!(text.contains(lines[end]), "{text}");
+            start(&mut lab, &files, programs[end], end, &text)
+        });
+        let ends = Ends { lab, programs, processes, renegotiate_seconds: Some(3600), files };
+        ends.wait_until_connected();
+        ends.carries_everything();
+    }
+}
+
 /// The client at `a` gets another address, and stays in its session, whose keys are renewed there. The server is ours.
 pub fn moves(client: Program) {
     const MOVED: &str = "192.168.77.9";

@@ -26,6 +26,7 @@ pub mod keyring;
 pub mod keys;
 pub mod limits;
 pub mod negotiate;
+pub mod offer;
 pub mod packet;
 pub mod peer;
 pub mod peer_info;

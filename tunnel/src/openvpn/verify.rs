@@ -7,11 +7,12 @@
 #[cfg(test)]
 mod tests;
 
+use super::offer::Offer;
 use super::wrap::Role;
 use crypto::hash;
 use crypto::pki::{self, Certificate};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
+use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, TrustAnchor, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
@@ -358,13 +359,19 @@ pub struct Identity {
     pub key: PrivateKeyDer<'static>,
 }
 
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(aws_lc_rs::default_provider())
-}
-
 /// The configuration of TLS for a client. A client without an identity authenticates by user name and password.
 pub fn client_config(identity: Option<Identity>, check: PeerCheck) -> Result<ClientConfig, Error> {
-    let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    client_config_of(&Offer::default(), identity, check)
+}
+
+/// The same, with what it may negotiate.
+pub fn client_config_of(
+    offer: &Offer,
+    identity: Option<Identity>,
+    check: PeerCheck,
+) -> Result<ClientConfig, Error> {
+    let builder =
+        ClientConfig::builder_with_provider(offer.provider()).with_protocol_versions(&offer.versions())?;
     let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(check));
     match identity {
         Some(Identity { chain, key }) => builder.with_client_auth_cert(chain, key),
@@ -374,13 +381,24 @@ pub fn client_config(identity: Option<Identity>, check: PeerCheck) -> Result<Cli
 
 /// The configuration of TLS for a server.
 pub fn server_config(identity: Identity, check: Arc<PeerCheck>) -> Result<ServerConfig, Error> {
-    let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    server_config_of(&Offer::default(), identity, check)
+}
+
+/// The same, with what it may negotiate.
+pub fn server_config_of(
+    offer: &Offer,
+    identity: Identity,
+    check: Arc<PeerCheck>,
+) -> Result<ServerConfig, Error> {
+    let builder =
+        ServerConfig::builder_with_provider(offer.provider()).with_protocol_versions(&offer.versions())?;
     let builder = builder.with_client_cert_verifier(check);
     builder.with_single_cert(identity.chain, identity.key)
 }
 
 /// The configuration of TLS for a server that asks clients for no certificate (`verify-client-cert none`).
-pub fn server_config_without_certificates(identity: Identity) -> Result<ServerConfig, Error> {
-    let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+pub fn server_config_without_certificates(offer: &Offer, identity: Identity) -> Result<ServerConfig, Error> {
+    let builder =
+        ServerConfig::builder_with_provider(offer.provider()).with_protocol_versions(&offer.versions())?;
     builder.with_no_client_auth().with_single_cert(identity.chain, identity.key)
 }

@@ -32,7 +32,7 @@ pub(super) fn client(
     let has_identity = settings.tls.certificate.is_some() || settings.tls.key.is_some();
     let identity = if has_identity { keys::identity(settings, refusals).map(Some) } else { Some(None) };
     let wrap = keys::client_wrap(settings, link, refusals);
-    let tls = match verify::client_config(identity?, check?) {
+    let tls = match verify::client_config_of(&keys::offer(settings), identity?, check?) {
         Ok(tls) => tls,
         Err(error) => {
             refusals.wrong("cert", error.to_string(), "write the certificate of this key");

@@ -2,7 +2,9 @@
 
 use super::Refusals;
 use config::openvpn::OpenVpn;
-use config::openvpn::settings::{Connection, Digest, Material, NameMatch, Revocation, Wrapping};
+use config::openvpn::settings::{
+    Connection, Digest, Material, NameMatch, Revocation, Suite, TlsVersion, Wrapping,
+};
 use crypto::cipher::Integrity;
 use crypto::pem::{self, Section};
 use crypto::pki::Certificate;
@@ -10,6 +12,7 @@ use crypto::prf::Prf;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::time::Duration;
 use tunnel::openvpn::client::ClientWrap;
+use tunnel::openvpn::offer::Offer;
 use tunnel::openvpn::server::ServerWrap;
 use tunnel::openvpn::verify::{Identity, NameCheck, PeerCheck};
 use tunnel::openvpn::wrap::v2::{ClientKey, ServerKey};
@@ -19,6 +22,23 @@ const STATIC_KEY_FIX: &str = "make one with openvpn --genkey secret FILE, and gi
 const PEER_KEY_FIX: &str =
     "make one with openvpn --genkey tls-crypt-v2-server FILE, or tls-crypt-v2-client for a client";
 const PEM_FIX: &str = "write a file in PEM";
+
+/// What TLS may negotiate.
+pub(super) fn offer(settings: &OpenVpn) -> Offer {
+    let tls = &settings.tls;
+    let named = |suites: &Option<Vec<Suite>>| {
+        let names = suites.as_ref()?.iter().map(|suite| suite.name().replace('-', "_"));
+        Some(names.collect())
+    };
+    let groups = tls.groups.as_ref().map(|all| all.iter().map(|group| group.name().to_owned()).collect());
+    Offer {
+        suites_tls12: named(&tls.suites),
+        suites_tls13: named(&tls.suites_tls13),
+        groups,
+        without_tls12: tls.version_min == Some(TlsVersion::V1_3),
+        without_tls13: tls.version_max == Some(TlsVersion::V1_2),
+    }
+}
 
 /// The HMAC beside CBC and of `tls-auth`; `none` was refused.
 pub(super) fn digest(settings: &OpenVpn) -> (Integrity, Prf) {

@@ -10,7 +10,6 @@ const DELETE: &str = "delete the line";
 const SCRIPT: &str = "delete the line: no program is run";
 const MANAGEMENT: &str = "delete the line, and use postern show";
 const BY_SERVER: &str = "delete the line: the server pushes it";
-const TLS: &str = "delete the line: TLS 1.2 and 1.3 with forward secrecy are negotiated";
 const CHROOT: &str =
     "delete the line: a filter of system calls confines the process, and user takes its rights";
 const ROUTE: &str = "delete the line: routes are in the main table, without a metric";
@@ -29,17 +28,12 @@ pub(super) const NOT_SERVED: &[Row] = &[
     ("askpass", "remove the password of the private key: openssl pkey -in FILE -out FILE"),
     ("verify-hash", "write peer-fingerprint HASH"),
     ("remote-cert-ku", "write remote-cert-tls server on a client, remote-cert-tls client on a server"),
-    ("tls-cipher", TLS),
-    ("tls-ciphersuites", TLS),
-    ("tls-groups", TLS),
-    ("ecdh-curve", TLS),
     ("x509-username-field", "delete the line: the common name is the name of a client"),
     ("x509-track", SCRIPT),
     ("tls-exit", DELETE),
     ("single-session", DELETE),
     ("max-packet-size", "delete the line, and write mssfix BYTES mtu"),
     // Data.
-    ("replay-window", "delete the line"),
     ("force-tls-key-material-export", "delete the line: it is used with each peer that has it"),
     // The tunnel interface, and routes.
     ("ifconfig-noexec", SCRIPT),
@@ -116,7 +110,7 @@ mod tests {
     const SERVED: &str = "remote proto proto-force port lport rport bind nobind float connect-retry connect-retry-max \
         resolv-retry preresolve explicit-exit-notify mssfix tun-mtu link-mtu multihome sndbuf rcvbuf mark ca cert extra-certs key \
         crl-verify verify-x509-name remote-cert-tls ns-cert-type remote-cert-eku peer-fingerprint tls-auth tls-crypt tls-crypt-v2 tls-crypt-v2-max-age \
-        key-direction tls-version-min tls-version-max tls-cert-profile data-ciphers ncp-ciphers data-ciphers-fallback compat-mode cipher auth compress comp-lzo \
+        key-direction tls-version-min tls-version-max tls-cipher tls-ciphersuites tls-groups ecdh-curve tls-cert-profile data-ciphers ncp-ciphers data-ciphers-fallback compat-mode replay-window cipher auth compress comp-lzo \
         mute-replay-warnings dev dev-type topology ifconfig txqueuelen persist-tun route route-ipv6 route-gateway \
         route-ipv6-gateway script-security setenv setenv-safe server server-ipv6 ifconfig-pool ifconfig-ipv6-pool push \
         client-config-dir ccd-exclusive duplicate-cn max-clients verify-client-cert mode client pull tls-server tls-client \

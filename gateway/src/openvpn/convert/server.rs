@@ -10,6 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 use tunnel::openvpn::ServerConfiguration;
+use tunnel::openvpn::offer::Offer;
 use tunnel::openvpn::peer_info::OURS;
 use tunnel::openvpn::verify::{self, Identity, PeerCheck};
 use tunnel::openvpn::wrap::Role;
@@ -32,7 +33,7 @@ pub(super) fn server(
     let check = keys::check(settings, Role::Client, refusals);
     let identity = keys::identity(settings, refusals);
     let wrap = keys::server_wrap(settings, link, refusals);
-    let (tls, _) = tls(own.certificate, identity?, check?, refusals)?;
+    let (tls, _) = tls(&keys::offer(settings), own.certificate, identity?, check?, refusals)?;
     access.renew = renew(settings, own.certificate);
     let core = ServerConfiguration {
         tls,
@@ -51,6 +52,7 @@ pub(super) fn server(
 
 /// The configuration of TLS.
 fn tls(
+    offer: &Offer,
     certificate: CertificateOf,
     identity: Identity,
     mut check: PeerCheck,
@@ -61,8 +63,8 @@ fn tls(
     }
     let check = Arc::new(check);
     let tls = match certificate {
-        CertificateOf::None => verify::server_config_without_certificates(identity),
-        _ => verify::server_config(identity, Arc::clone(&check)),
+        CertificateOf::None => verify::server_config_without_certificates(offer, identity),
+        _ => verify::server_config_of(offer, identity, Arc::clone(&check)),
     };
     match tls {
         Ok(tls) => Some((tls, check)),
@@ -81,9 +83,9 @@ fn renew(settings: &OpenVpn, certificate: CertificateOf) -> Option<Renew> {
         let mut refusals = Refusals { given: BTreeMap::new(), found: Vec::new() };
         let check = keys::check_with(&settings, Role::Client, Some(list), &mut refusals);
         let identity = keys::identity(&settings, &mut refusals);
-        let made = identity
-            .zip(check)
-            .and_then(|(identity, check)| tls(certificate, identity, check, &mut refusals));
+        let made = identity.zip(check).and_then(|(identity, check)| {
+            tls(&keys::offer(&settings), certificate, identity, check, &mut refusals)
+        });
         made.ok_or_else(|| refusals.found.iter().map(|refusal| refusal.reason.clone()).collect())
     }))
 }

@@ -120,6 +120,33 @@ fn host_names_and_routes_of_a_client_are_served() {
 }
 
 #[test]
+fn ciphers_without_aead_and_the_fallback_are_served() {
+    let core = server(&format!("{SERVER}data-ciphers AES-256-GCM:AES-128-CBC:none\nauth SHA512\n"), &[]).core;
+    assert_eq!(DataCipher::list(&core.ciphers), "AES-256-GCM:AES-128-CBC:none");
+    assert_eq!((core.fallback, core.auth), (None, crypto::cipher::Integrity::HmacSha512));
+    for lines in ["data-ciphers-fallback AES-256-CBC", "compat-mode 2.3.0\ncipher AES-256-CBC"] {
+        let core = client(&format!("{CLIENT}{lines}\n")).core;
+        assert_eq!(core.fallback, DataCipher::by_name("AES-256-CBC"), "{lines}");
+    }
+}
+
+#[test]
+fn tls_is_limited_to_what_the_lines_name() {
+    let lines =
+        "tls-ciphersuites TLS_AES_128_GCM_SHA256\ntls-groups secp384r1:X25519\nreplay-window 128 30\n";
+    let core =
+        server(&format!("{SERVER}{lines}tls-cipher TLS-ECDHE-RSA-WITH-AES-128-GCM-SHA256\n"), &[]).core;
+    let provider = core.tls.crypto_provider();
+    let suites = provider.cipher_suites.iter().map(|it| format!("{:?}", it.suite()));
+    assert_eq!(
+        suites.collect::<Vec<_>>(),
+        ["TLS13_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"]
+    );
+    let groups = provider.kx_groups.iter().map(|it| format!("{:?}", it.name()));
+    assert_eq!(groups.collect::<Vec<_>>(), ["secp384r1", "X25519"]);
+}
+
+#[test]
 fn a_client_has_times_of_its_own() {
     let times = |more: &str| client(&format!("{CLIENT}{more}\n")).core.keepalive;
     let own = |ping, restart| Keepalive::restarting(seconds(ping), seconds(restart));
@@ -238,9 +265,8 @@ fn what_is_not_served_yet_is_refused_with_its_line() {
         "management 127.0.0.1 7505",
         "client-to-client",
         "status openvpn-status.log",
-        "tls-version-min 1.3",
-        "tls-cipher TLS-ECDHE-ECDSA-WITH-AES-128-GCM-SHA256",
-        "data-ciphers AES-256-GCM:AES-256-CBC",
+        "replay-window 60000",
+        "auth none",
         "compress stub-v2",
         "reneg-sec 3600 1800",
         "reneg-bytes 1000000",

@@ -1,11 +1,11 @@
 //! Values that are not served yet, of directives that are.
 
-use super::Refusals;
+use super::{Refusals, keys};
 use config::openvpn::OpenVpn;
 use config::openvpn::settings::{
-    Compression, Connection, DataCipher, Destination, Gateway, MssFix, Retry, Revocation, Role, Route,
-    TlsVersion, Topology,
+    Compression, Connection, Destination, Gateway, MssFix, Retry, Revocation, Role, Route, Topology,
 };
+use tunnel::replay;
 
 /// Refuses all of them.
 pub(super) fn check(settings: &OpenVpn, refusals: &mut Refusals) {
@@ -67,15 +67,11 @@ fn tls(settings: &OpenVpn, refusals: &mut Refusals) {
         let fix = "remove the password: openssl pkey -in FILE -out FILE";
         refusals.refuse("key", "a private key with a password", fix);
     }
-    if tls.version_min == Some(TlsVersion::V1_3) {
-        refusals.refuse(
-            "tls-version-min",
-            "1.3",
-            "write tls-version-min 1.2: 1.3 is used if both ends have it",
-        );
-    }
-    if tls.version_max == Some(TlsVersion::V1_2) {
-        refusals.refuse("tls-version-max", "1.2", "delete the line");
+    let offer = keys::offer(settings);
+    for (name, list) in [("tls-ciphersuites", &offer.suites_tls13), ("tls-groups", &offer.groups)] {
+        if list.as_ref().is_some_and(Vec::is_empty) {
+            refusals.refuse(name, "a list of which nothing is known", "delete the line");
+        }
     }
     let (purpose, right) = match settings.role {
         Role::Server => ("clientAuth", "write remote-cert-tls client"),
@@ -93,6 +89,12 @@ fn tls(settings: &OpenVpn, refusals: &mut Refusals) {
 fn data(settings: &OpenVpn, refusals: &mut Refusals) {
     if settings.data.digest == config::openvpn::settings::Digest::None {
         refusals.refuse("auth", "none", "write auth SHA256 on both ends");
+    }
+    let (packets, _) = settings.data.replay_window;
+    if u64::from(packets) > replay::WIREGUARD {
+        let fix =
+            format!("write at most replay-window {}: packets may be as late at any value", replay::WIREGUARD);
+        refusals.refuse("replay-window", "a larger window", &fix);
     }
     if settings.data.compression != Compression::Off {
         let name = if refusals.has("compress") { "compress" } else { "comp-lzo" };
