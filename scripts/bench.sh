@@ -22,6 +22,7 @@ measure tunnel-engines tunnel --peer postern --peer-engine aws-lc
 measure tunnel-without-cipher tunnel --cipher none --peer postern
 measure pipeline-esp pipeline --protocol esp --cipher aes-128-gcm
 measure ipsec ipsec
+measure openvpn openvpn --chart "$run/openvpn.svg"
 measure peers peers
 measure commit commit
 measure flood flood

@@ -106,7 +106,7 @@ impl Quantity {
 }
 
 /// The first and the third quartile; of less than four values the least and the greatest.
-fn quartiles(mut values: Vec<f64>) -> [f64; 2] {
+pub(crate) fn quartiles(mut values: Vec<f64>) -> [f64; 2] {
     values.sort_by(f64::total_cmp);
     let skipped = values.len() / 4;
     [skipped, values.len().saturating_sub(1 + skipped)].map(|at| values.get(at).copied().unwrap_or(f64::NAN))

@@ -1,6 +1,6 @@
 //! `postern bench`: measurements.
 
-use crate::{Outcome, bench_crypto, run, version, wireguard};
+use crate::{Outcome, bench_crypto, bench_openvpn, openvpn, run, version, wireguard};
 use ::bench::report::Build;
 use ::bench::sites::Suite;
 use ::bench::{commit, crypto::worker, flood, ike, peers, pipeline, system, tunnel};
@@ -32,6 +32,8 @@ enum What {
     Tunnel(Tunnel),
     /// Measure an IPsec tunnel with AES-256-GCM, beside strongSwan and OpenVPN (needs root)
     Ipsec(Ipsec),
+    /// Measure OpenVPN: ours, OpenVPN itself and one of each, with their CPU by mode and thread, and with less protection (needs root)
+    Openvpn(bench_openvpn::Arguments),
     /// Measure IKE set-ups on one core, beside strongSwan's charon, and the memory of ten thousand tunnels (needs root)
     Ike(Ike),
     /// Measure the data path alone, from memory to memory, stage by stage
@@ -57,6 +59,13 @@ enum What {
         /// Name of the interface
         interface: String,
     },
+    /// `postern openvpn` that does not encrypt, for `bench openvpn`
+    #[command(hide = true)]
+    OpenvpnWithoutCipher {
+        /// As behind `postern openvpn`
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        directives: Vec<String>,
+    },
     /// `postern run` that does not encrypt, for `ipsec --peer postern-without-cipher`
     #[command(hide = true)]
     RunWithoutCipher {
@@ -72,7 +81,13 @@ enum What {
 impl What {
     /// Whether this is a child process of another measurement.
     fn is_measured(&self) -> bool {
-        matches!(self, Self::CryptoWorker | Self::GatewayWithoutCipher { .. } | Self::RunWithoutCipher { .. })
+        matches!(
+            self,
+            Self::CryptoWorker
+                | Self::GatewayWithoutCipher { .. }
+                | Self::OpenvpnWithoutCipher { .. }
+                | Self::RunWithoutCipher { .. }
+        )
     }
 }
 
@@ -335,6 +350,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             let report = measure_ipsec(ipsec, program()?, progress)?;
             say(&serde_json::to_value(&report)?, &report.text())
         }
+        What::Openvpn(arguments) => {
+            let report = bench_openvpn::measure(arguments, program()?, progress)?;
+            say(&serde_json::to_value(&report)?, &report.text())
+        }
         What::Ike(Ike { peer, suite: suites, setups, rounds, tunnels }) => {
             let (program, with_charon) = (program()?, peer == IkePeer::Charon);
             let options = ike::Options { program, with_charon, suites, setups, rounds, tunnels, progress };
@@ -379,6 +398,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::GatewayWithoutCipher { interface } => wireguard::serve_without_cipher(interface),
+        What::OpenvpnWithoutCipher { directives } => openvpn::run_without_cipher(directives),
         What::RunWithoutCipher { config, api } => run::run_without_cipher(config, api),
     }
 }

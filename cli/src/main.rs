@@ -7,6 +7,7 @@ mod archiver;
 mod backup;
 mod bench;
 mod bench_crypto;
+mod bench_openvpn;
 mod child;
 mod client;
 mod closed;

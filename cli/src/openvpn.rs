@@ -16,8 +16,11 @@ mod status_file;
 use crate::Outcome;
 use background::Caller;
 use clap::Args;
+use crypto::choice::Choice;
+use crypto::engine::none;
 use files::{Directives, Read};
 use gateway::openvpn::convert::Plan;
+use std::sync::Arc;
 
 /// Validates instead of serving. OpenVPN has no such option.
 const CHECK: &str = "--check";
@@ -38,6 +41,16 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Outcome {
+    run_with(arguments, serve::engines)
+}
+
+/// For measurements: what the path costs when nothing is encrypted.
+pub(crate) fn run_without_cipher(directives: Vec<String>) -> Outcome {
+    let none = || Ok(Arc::new(Choice::among(vec![Arc::new(none::None)])));
+    run_with(Arguments { check: false, tell_when_ready: false, directives }, none)
+}
+
+fn run_with(arguments: Arguments, engines: serve::Engines) -> Outcome {
     let Arguments { mut check, tell_when_ready, mut directives } = arguments;
     directives.retain(|word| {
         check |= word == CHECK;
@@ -58,7 +71,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let Read { plan, files } = directives.read()?;
     let mut caller = Caller::new(tell_when_ready)?;
     caller.keeps(log::start(&plan.log)?);
-    let outcome = serve::start(plan, directives, &files, &mut caller);
+    let outcome = serve::start(plan, directives, &files, &mut caller, engines);
     if let Err(error) = &outcome {
         caller.fail(error);
     }

@@ -182,11 +182,7 @@ impl Site<'_> {
     fn start_openvpn(&self, lab: &mut Lab) -> Outcome<Process> {
         let other = 1 - self.end;
         let file = |name: String| self.directory.join(name).to_string_lossy().into_owned();
-        let fingerprint = run(
-            "openssl",
-            ["x509", "-noout", "-fingerprint", "-sha256", "-in", &file(format!("{other}.crt"))],
-        )?;
-        let fingerprint = fingerprint.trim().rsplit('=').next().unwrap_or_default().to_owned();
+        let fingerprint = fingerprint(&self.directory.join(format!("{other}.crt")))?;
         let role = if self.end == 0 { "--tls-client" } else { "--tls-server" };
         let mut command = lab.command(self.namespace, "openvpn");
         command
@@ -201,8 +197,15 @@ impl Site<'_> {
     }
 }
 
+/// The fingerprint of a certificate, as OpenVPN's `peer-fingerprint` takes it.
+pub(crate) fn fingerprint(certificate: &Path) -> Outcome<String> {
+    let file = certificate.to_string_lossy();
+    let written = run("openssl", ["x509", "-noout", "-fingerprint", "-sha256", "-in", &file])?;
+    Ok(written.trim().rsplit('=').next().unwrap_or_default().to_owned())
+}
+
 /// Creates certificates for both ends, each trusted by its fingerprint.
-fn certificates(directory: &Path) -> Outcome<()> {
+pub(crate) fn certificates(directory: &Path) -> Outcome<()> {
     for end in [0, 1] {
         let file = |kind: &str| directory.join(format!("{end}.{kind}")).to_string_lossy().into_owned();
         run(

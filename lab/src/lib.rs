@@ -1,11 +1,12 @@
 //! Network namespaces with veth links and processes in them, for the demo, the benchmarks and the tests.
 //!
 //! All names contain our process id, and everything is removed when the lab is dropped. [`postern`] runs ours from a file,
-//! [`wireguard`] and [`ipsec`] start pairs of gateways, [`traffic`] sends traffic through them.
+//! [`wireguard`], [`ipsec`] and [`openvpn`] start pairs of gateways, [`traffic`] sends traffic through them.
 #![forbid(unsafe_code)]
 
 pub mod files;
 pub mod ipsec;
+pub mod openvpn;
 pub mod postern;
 pub mod strongswan;
 pub mod traffic;
@@ -223,6 +224,27 @@ impl Process {
         Ok((ticks(11) + ticks(12)) / rustix::param::clock_ticks_per_second() as f64)
     }
 
+    /// CPU time so far, by thread: its name, and seconds in user and in kernel mode, in steps of 10 ms. The kernel's time has that of
+    /// softirqs that ran while the thread was running.
+    pub fn threads(self) -> Outcome<BTreeMap<String, (String, [f64; 2])>> {
+        let second = rustix::param::clock_ticks_per_second() as f64;
+        let mut threads = BTreeMap::new();
+        for entry in std::fs::read_dir(format!("/proc/{}/task", self.0))? {
+            let entry = entry?;
+            // The thread may have ended meanwhile.
+            let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+            let (head, rest) = stat.rsplit_once(')').ok_or("no name in stat")?;
+            let name = head.split_once('(').map_or(head, |(_, name)| name).to_owned();
+            let fields: Vec<&str> = rest.split_whitespace().collect();
+            let seconds = |index: usize| {
+                fields.get(index).and_then(|it| it.parse::<f64>().ok()).unwrap_or(0.0) / second
+            };
+            threads
+                .insert(entry.file_name().to_string_lossy().into_owned(), (name, [seconds(11), seconds(12)]));
+        }
+        Ok(threads)
+    }
+
     /// CPU time in seconds so far, by thread, with nanosecond resolution. It is kept by thread because the time of a
     /// thread that ends is lost.
     pub fn cpu_of_threads(self) -> Outcome<BTreeMap<String, f64>> {
@@ -260,6 +282,14 @@ impl Process {
 /// A directory for the files of a namespace, which [`clean_up`] removes if its owner cannot.
 fn directory(lab: &Lab, namespace: &str) -> Outcome<TempDir> {
     Ok(tempfile::Builder::new().prefix(&format!("{}-", lab.namespace(namespace))).tempdir()?)
+}
+
+/// CPU time of the whole machine in softirqs so far, in seconds.
+pub fn softirq_seconds() -> Outcome<f64> {
+    let stat = std::fs::read_to_string("/proc/stat")?;
+    // After the word "cpu": user, nice, system, idle, iowait, irq, softirq (proc(5)).
+    let ticks = stat.lines().next().and_then(|line| line.split_whitespace().nth(7)?.parse::<f64>().ok());
+    Ok(ticks.ok_or("no softirq in /proc/stat")? / rustix::param::clock_ticks_per_second() as f64)
 }
 
 /// Pins a thread, or the calling one, to one core.

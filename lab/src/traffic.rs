@@ -1,10 +1,12 @@
-//! Generates traffic: iperf3 for throughput, ping for round-trip times.
+//! Generates traffic: iperf3 for throughput, a download by HTTP, ping for round-trip times.
 
 use crate::Outcome;
 use crate::{Lab, Process, wait_until};
 use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Starts the iperf3 server of a namespace.
 pub fn serve(lab: &mut Lab, namespace: &str) -> Outcome<Process> {
@@ -85,6 +87,55 @@ pub fn udp(lab: &Lab, from: &str, to: &str, payload: u32, seconds: u32) -> Outco
         packets,
         retransmits: 0.0,
     })
+}
+
+/// Measures a download by HTTP: `to` has the server, which sends for this time.
+pub fn http(lab: &Lab, from: &str, to: (&str, &str), seconds: u32) -> Outcome<Transfer> {
+    let (namespace, address) = to;
+    let listener = lab.enter(namespace, || TcpListener::bind((address, 0)))??;
+    let port = listener.local_addr()?.port();
+    let limit = Duration::from_secs(seconds.into());
+    std::thread::scope(|scope| {
+        let server = scope.spawn(move || send_body(&listener, limit));
+        let received = lab.enter(from, || download((address, port)));
+        if received.as_ref().is_err() || received.as_ref().is_ok_and(Result::is_err) {
+            // The server may still wait for a connection.
+            let _ = lab.enter(namespace, || TcpStream::connect((address, port)));
+        }
+        let sent = server.join().map_err(|_| "the server panicked")?;
+        let transfer = received??;
+        sent?;
+        Ok(transfer)
+    })
+}
+
+/// Answers one request with a body that goes on for `limit`.
+fn send_body(listener: &TcpListener, limit: Duration) -> std::io::Result<()> {
+    let (mut client, _) = listener.accept()?;
+    let _ = client.read(&mut [0; 1024])?;
+    client.write_all(
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nConnection: close\r\n\r\n",
+    )?;
+    let (begun, block) = (Instant::now(), vec![0x55; 256 << 10]);
+    while begun.elapsed() < limit {
+        client.write_all(&block)?;
+    }
+    Ok(())
+}
+
+/// Requests a body, and reads it to its end.
+fn download(server: (&str, u16)) -> std::io::Result<Transfer> {
+    let mut server = TcpStream::connect(server)?;
+    server.write_all(b"GET / HTTP/1.1\r\nHost: server\r\n\r\n")?;
+    let (begun, mut block, mut bytes) = (Instant::now(), vec![0; 256 << 10], 0);
+    loop {
+        match server.read(&mut block)? {
+            0 => break,
+            length => bytes += length,
+        }
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    Ok(Transfer { seconds, bytes: bytes as f64, packets: 0.0, retransmits: 0.0 })
 }
 
 fn report(lab: &Lab, from: &str, arguments: &[&str]) -> Outcome<Value> {

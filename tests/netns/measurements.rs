@@ -83,6 +83,29 @@ fn tunnels_are_measured() {
 }
 
 #[test]
+fn openvpn_is_measured_by_thread_and_by_subtraction() {
+    let pairs = ["postern", "postern-cbc-sha256", "postern-sha256", "postern-none"];
+    let words = pairs.map(|pair| format!(" --pair {pair}")).concat();
+    let Some(report) = measured(&format!("bench openvpn --seconds 1 --rounds 1{words}")) else { return };
+    assert_eq!(report["failures"], Value::Array(Vec::new()), "{report:#}");
+    for measurement in report["measurements"].as_array().expect("a list") {
+        for runs in measurement["runs"].as_array().expect("one for each pair") {
+            assert!(runs[0]["value"].as_f64().is_some_and(|value| value > 0.0), "{measurement:#}");
+            if measurement["cost_unit"].is_null() {
+                continue;
+            }
+            let threads = runs[0]["server"]["threads"].as_object().expect("by thread");
+            assert!(threads.contains_key("in"), "{measurement:#}");
+        }
+    }
+    let told = report["bottlenecks"].as_array().expect("a list");
+    assert!(
+        told.len() == 2 && told.iter().all(|it| it.to_string().contains("the bottleneck is ")),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn a_flood_of_handshakes_is_measured() {
     let Some(report) = measured("bench flood --rate 2000 --seconds 1 --rounds 1") else { return };
     let floods = report["floods"].as_array().expect("a list");

@@ -245,7 +245,8 @@ pub fn ciphers(programs: [Program; 2]) {
             assert!(text.contains(lines[end]), "{text}");
             start(&mut lab, &files, programs[end], end, &text)
         });
-        let ends = Ends { lab, programs, processes, renegotiate_seconds: Some(3600), files };
+        let (protocol, renegotiate_seconds) = ("udp", Some(3600));
+        let ends = Ends { lab, protocol, programs, processes, renegotiate_seconds, files };
         ends.wait_until_connected();
         ends.carries_everything();
     }

@@ -6,7 +6,7 @@ use super::process::{self, PidFile};
 use super::signals::{Asked, Signals};
 use super::status_file::StatusFile;
 use crate::privilege;
-use crate::{Failure, Outcome, engines, login, scripts};
+use crate::{Failure, Outcome, login, scripts};
 use crypto::Cipher;
 use crypto::choice::Choice;
 use gateway::api::{self, Shown};
@@ -27,12 +27,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::time::Interval;
 
+/// Finds the engines of data packets.
+pub(super) type Engines = fn() -> Result<Arc<Choice>, Failure>;
+
+/// The fastest engines of this machine.
+pub(super) fn engines() -> Result<Arc<Choice>, Failure> {
+    let ciphers = [Cipher::Aes256Gcm, Cipher::Aes192Gcm, Cipher::Aes128Gcm, Cipher::ChaCha20Poly1305];
+    let engines = crate::engines::choice(&ciphers.map(Into::into));
+    crate::engines::maintain(&engines)?;
+    Ok(engines)
+}
+
 /// Serves until the end. `files`: what may be read again.
 pub(super) fn start(
     mut plan: Plan,
     directives: Directives,
     files: &BTreeSet<PathBuf>,
     caller: &mut Caller,
+    engines: Engines,
 ) -> Outcome {
     let _pid_file: Option<PidFile> = process::prepare(&plan.process)?;
     let name = if plan.name == "tun" { free_name()? } else { plan.name.clone() };
@@ -53,9 +65,7 @@ pub(super) fn start(
     }
     privilege::raise_descriptors();
     let scripts = runner.map_or(Ok(Scripts::default()), |socket| Scripts::start(socket, &programs))?;
-    let ciphers = [Cipher::Aes256Gcm, Cipher::Aes192Gcm, Cipher::Aes128Gcm, Cipher::ChaCha20Poly1305];
-    let engines = engines::choice(&ciphers.map(Into::into));
-    engines::maintain(&engines)?;
+    let engines = engines()?;
     let current = Arc::new(Current::default());
     runtime.block_on(async {
         // Clients ask every daemon for WireGuard and IPsec.
