@@ -8,6 +8,7 @@
 pub mod fault;
 pub mod heap;
 pub mod memory;
+mod moderation;
 pub mod offload;
 pub mod pace;
 pub mod pcap;

@@ -380,11 +380,12 @@ fn set_pace(profile: Option<Profile>) -> Vec<Setting> {
         now: Some(now),
         ..Setting::default()
     };
-    let number = |pace: Pace| (pace.burst.to_string(), pace.spin_microseconds.to_string());
-    let ((burst, spin), (burst_before, spin_before)) = (number(pace), number(Pace::USUAL));
+    let row =
+        |name: &str, of: fn(Pace) -> u32| setting(name, of(Pace::USUAL).to_string(), of(pace).to_string());
     vec![
-        setting("postern packets in a burst", burst_before, burst),
-        setting("postern microseconds awake", spin_before, spin),
+        row("postern packets in a burst", |pace| pace.burst as u32),
+        row("postern microseconds awake", |pace| pace.spin_microseconds),
+        row("postern microseconds between calls", |pace| pace.pause_microseconds),
     ]
 }
 

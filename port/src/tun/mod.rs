@@ -12,6 +12,7 @@ pub mod virtio;
 
 pub use device::{TunDevice, TunError};
 
+use crate::moderation::Moderation;
 use crate::offload::State;
 use crate::{Offload, Offloads, Pace, Receive, Transmit, Wake};
 use coalesce::{Coalescer, Group, MAXIMUM_PACKETS, SuperPacket};
@@ -21,6 +22,7 @@ use segment::Segmenter;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Instant;
 use virtio::VirtioHeader;
 use zerocopy::IntoBytes;
 
@@ -39,6 +41,7 @@ pub struct TunReceive {
     ready: bool,
     /// A super-packet that did not fit into the last batch: its length, and its segmenter.
     unfinished: Option<(usize, Segmenter)>,
+    moderation: Moderation,
 }
 
 /// Writes packets to the interface.
@@ -59,6 +62,7 @@ pub fn halves(device: Arc<TunDevice>, offloads: Arc<Offloads>) -> (TunReceive, T
         staging: Slab::new(packet::header::ip::MAXIMUM + 1),
         ready: true,
         unfinished: None,
+        moderation: Moderation::default(),
     };
     (receive, TunTransmit::new(device, offloads))
 }
@@ -84,7 +88,14 @@ impl Receive for TunReceive {
 
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
         if self.unfinished.is_none() && !self.ready {
-            [self.ready] = wake.wait([Some(self.device.as_fd())])?;
+            let pause =
+                Pace::now().pause().filter(|pause| self.moderation.is_worthwhile(Instant::now(), *pause));
+            if let Some(pause) = pause {
+                let [] = wake.wait_at_most([], Some(pause))?;
+                self.ready = true;
+            } else {
+                [self.ready] = wake.wait([Some(self.device.as_fd())])?;
+            }
         }
         Ok(())
     }
@@ -114,6 +125,7 @@ impl TunReceive {
         batch.close_train(first, None, 0);
         self.unfinished = (!done).then_some((length, segmenter));
         let segments = batch.len() - first;
+        self.moderation.note(1, segments);
         if segments > 1 {
             let offload = if segmenter.is_udp() { &self.offloads.tun_uso } else { &self.offloads.tun_tso };
             offload.count(segments);

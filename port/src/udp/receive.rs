@@ -4,7 +4,8 @@
 use super::control::{Control, Name, endpoint};
 use super::last_error;
 use super::socket::{SocketSlot, UdpSockets};
-use crate::{Offloads, Receive, Wake};
+use crate::moderation::Moderation;
+use crate::{Offloads, Pace, Receive, Wake};
 use arc_swap::Guard;
 use packet::{Batch, DropCounters, DropReason, Slab};
 use rustix::io::Errno;
@@ -12,7 +13,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The largest receive: GRO merges no more than fits into an IP packet.
 const LARGEST: usize = 65_536;
@@ -43,6 +44,9 @@ pub struct UdpReceive {
     failures: [u32; 2],
     /// The socket tried first; it alternates, so that neither starves.
     first: usize,
+    /// Which of them had datagrams since both were empty.
+    had: [bool; 2],
+    moderation: Moderation,
     /// Bursts since the last wait.
     bursts: u32,
     /// The number of receives in the next call.
@@ -59,6 +63,8 @@ impl UdpReceive {
             ready: [false; 2],
             failures: [0; 2],
             first: 0,
+            had: [false; 2],
+            moderation: Moderation::default(),
             bursts: 0,
             messages: MESSAGES,
         }
@@ -110,6 +116,7 @@ impl UdpReceive {
             }
         }
         let packets = batch.len() - before;
+        self.moderation.note(received, packets);
         self.messages = if packets >= BULK * received.max(1) { 1 } else { (self.messages * 2).min(MESSAGES) };
         Ok(received == asked)
     }
@@ -125,9 +132,22 @@ impl UdpReceive {
             }
             outcome => {
                 self.failures[version] = 0;
+                self.had[version] |= matches!(outcome, Some(Ok(_)));
                 self.ready[version] = matches!(outcome, Some(Ok(true)));
             }
         }
+    }
+
+    /// Leaves both sockets alone for a moment, if that is worthwhile; whether it was.
+    fn pause(&mut self, wake: &Wake) -> io::Result<bool> {
+        let had = std::mem::take(&mut self.had);
+        let Some(pause) = Pace::now().pause() else { return Ok(false) };
+        if !self.moderation.is_worthwhile(Instant::now(), pause) {
+            return Ok(false);
+        }
+        let [] = wake.wait_at_most([], Some(pause))?;
+        self.ready = had;
+        Ok(true)
     }
 
     fn is_failing(&self, version: usize) -> bool {
@@ -158,6 +178,9 @@ impl Receive for UdpReceive {
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
         self.follow();
         if self.ready == [false; 2] {
+            if self.pause(wake)? {
+                return Ok(());
+            }
             let failing = [0, 1].map(|version| self.is_failing(version));
             let both = self.sockets.as_ref().map_or([None; 2], |sockets| sockets.both());
             let waiting = [0, 1].map(|version| both[version].filter(|_| !failing[version]));
