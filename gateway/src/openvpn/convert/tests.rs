@@ -264,7 +264,6 @@ fn what_is_not_served_yet_is_refused_with_its_line() {
         "script-security 2\nup /bin/true",
         "management 127.0.0.1 7505",
         "client-to-client",
-        "status openvpn-status.log",
         "replay-window 60000",
         "auth none",
         "compress stub-v2",
