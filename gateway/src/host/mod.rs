@@ -35,6 +35,7 @@ use guard::Guard;
 use netlink::{LinkChange, Netlink, NetlinkError};
 use port::Wake;
 use present::Kernel;
+pub use restore::Own;
 use restore::{Outcome, Wanted};
 use rules::ValidMark;
 use std::borrow::Cow;
@@ -67,6 +68,8 @@ struct State {
     valid_mark: ValidMark,
     /// Unprotected packets are dropped as long as this lives.
     arriving: Option<Arriving>,
+    /// Of a process for one interface.
+    own: Option<Own>,
 }
 
 /// The packets that rules of ours in nf_tables have dropped.
@@ -141,8 +144,17 @@ impl Host {
     /// Takes over the state that an earlier daemon has left. What is `wanted`, by the names of interfaces that do not exist
     /// yet, is closed until it is served, and nothing else.
     pub fn start(wanted: BTreeMap<String, Wants>) -> Result<Self, NetlinkError> {
+        Self::start_with(State { wanted: without_interfaces(&wanted), ..State::default() })
+    }
+
+    /// The same of a process for one interface: what daemons and other such processes have stays as it is.
+    pub fn start_for_one(own: Own) -> Result<Self, NetlinkError> {
+        netlink::be_of_one_interface();
+        Self::start_with(State { own: Some(own), ..State::default() })
+    }
+
+    fn start_with(mut state: State) -> Result<Self, NetlinkError> {
         let failed = |error: io::Error| NetlinkError::new("rtnetlink", &error);
-        let mut state = State { wanted: without_interfaces(&wanted), ..State::default() };
         // Opened first: no event is lost between reading the state and the first event.
         let sockets = watch::Sockets::open().map_err(failed)?;
         // A refusal for one tunnel does not stop the others; it is tried again with that tunnel.
@@ -300,10 +312,19 @@ impl State {
         Ok(outcome)
     }
 
+    /// The same; the first refusal is the error.
+    fn restore_all(&mut self) -> Result<(), NetlinkError> {
+        self.restore()?.errors.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+    }
+
     /// The same, unless the kernel has been told nothing by others since.
     fn restore_if_disturbed(&mut self) -> Result<Outcome, NetlinkError> {
         let is_undisturbed = self.kernel.as_mut().is_some_and(Kernel::is_undisturbed);
-        if is_undisturbed && self.guard.is_trusted() { Ok(Outcome::default()) } else { self.restore() }
+        if is_undisturbed && (self.own.is_some() || self.guard.is_trusted()) {
+            Ok(Outcome::default())
+        } else {
+            self.restore()
+        }
     }
 
     fn restore_in(&mut self, kernel: &mut Kernel) -> Result<Outcome, NetlinkError> {
@@ -313,11 +334,13 @@ impl State {
             None if self.kept.is_empty() => Cow::Borrowed(&self.wanted),
             None => Cow::Owned(merged(&self.wanted, &self.kept)),
         };
-        let plan = restore::plan(&wanted, kernel)?;
+        let plan = restore::plan(&wanted, kernel, self.own)?;
         let mut outcome = Outcome::default();
         plan.close(&mut kernel.netlink, &mut outcome);
         self.valid_mark.set(&plan.rules());
-        let guarded = self.guard.set(&restore::protected(&wanted));
+        // The table is that of the daemon.
+        let guarded =
+            if self.own.is_some() { Ok(false) } else { self.guard.set(&restore::protected(&wanted)) };
         plan.open(&mut kernel.netlink, &mut outcome);
         drop(plan);
         drop(wanted);
@@ -352,8 +375,9 @@ pub fn change_link(name: &str, changes: &[LinkChange]) -> Result<(), NetlinkErro
 
 /// Removes all that gateways have left: routes, rules, and the guard.
 pub fn open() -> Result<(), NetlinkError> {
-    let mut state = State::default();
-    state.restore()?.errors.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+    State::default().restore_all()?;
+    netlink::be_of_one_interface();
+    State::default().restore_all()
 }
 
 /// Reads a notification of the kernel about links, routes, rules and tables of nf_tables, as the thread `routes` does: whether it

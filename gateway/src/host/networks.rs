@@ -120,7 +120,7 @@ impl Networks {
                 } else {
                     source(ours, prefix, around.addresses)
                 };
-                Way::Link { index, source }
+                Way::Link { index, source, metric: 0 }
             });
             // Protected packets do not leave in clear when the interface is removed.
             let ways: Vec<Way> = link.into_iter().chain([Way::Nowhere]).collect();

@@ -80,6 +80,8 @@ impl<'a> Collected<'a> {
         self.rules.extend(wants.rules.iter().map(|rule| (*rule, name)));
         let closed = wants.closed.iter();
         self.add_routes(name, closed.map(|&(prefix, table)| Route { prefix, table, way: Way::Nowhere }));
+        let onward = wants.onward.iter();
+        self.add_routes(name, onward.map(|&(prefix, table)| Route { prefix, table, way: Way::Onward }));
         if wants.routes.is_empty() && wants.addresses.is_empty() {
             return Ok(());
         }
@@ -92,8 +94,12 @@ impl<'a> Collected<'a> {
         let present = netlink.addresses(Some(link.index))?;
         let missing = wants.addresses.iter().filter(|address| !present.contains(address));
         self.missing_addresses.extend(missing.map(|&address| (link.index, address, name)));
-        let way = Way::Link { index: link.index, source: None };
-        self.add_routes(name, wants.routes.iter().map(|&(prefix, table)| Route { prefix, table, way }));
+        let route = |&(prefix, table): &(IpNet, u32)| {
+            // 1024 is the kernel's own of IPv6, which is read back as none.
+            let metric = wants.metrics.get(&(prefix, table)).copied().filter(|it| *it != 1024).unwrap_or(0);
+            Route { prefix, table, way: Way::Link { index: link.index, source: None, metric } }
+        };
+        self.add_routes(name, wants.routes.iter().map(route));
         Ok(())
     }
 
@@ -129,8 +135,32 @@ impl<'a> Collected<'a> {
     }
 }
 
-/// Compares with what is there.
-pub(super) fn plan<'a>(wanted: &'a Wanted, kernel: &mut Kernel) -> Result<Plan<'a>, NetlinkError> {
+/// The table and the mark of a process for one interface: other routes without a link, and other rules, are those of other
+/// processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Own {
+    /// The table.
+    pub table: u32,
+    /// The mark.
+    pub mark: u32,
+}
+
+impl Own {
+    fn has_rule(self, rule: &Rule) -> bool {
+        match rule {
+            Rule::NotMarked { table, .. } => *table == self.table,
+            Rule::MainBefore { mark, .. } => *mark == self.mark,
+            _ => false,
+        }
+    }
+}
+
+/// Compares with what is there. What is not wanted is removed: of all that there is, or of what is a process's own.
+pub(super) fn plan<'a>(
+    wanted: &'a Wanted,
+    kernel: &mut Kernel,
+    own: Option<Own>,
+) -> Result<Plan<'a>, NetlinkError> {
     let netlink = &mut kernel.netlink;
     let addresses = netlink.addresses(None)?;
     let mut collected = Collected::default();
@@ -146,7 +176,7 @@ pub(super) fn plan<'a>(wanted: &'a Wanted, kernel: &mut Kernel) -> Result<Plan<'
     let present = kernel.routes()?;
     let is_ours = |route: &Route| match route.way {
         Way::Link { index, .. } => indices.contains(&index) || TABLES.contains(&route.table),
-        Way::Nowhere | Way::Onward => true,
+        Way::Nowhere | Way::Onward => own.is_none_or(|own| own.table == route.table),
     };
     let unwanted = |route: &Route| is_ours(route) && !places.contains(&place(*route));
     let unwanted_routes = present.iter().copied().filter(unwanted).collect();
@@ -156,7 +186,9 @@ pub(super) fn plan<'a>(wanted: &'a Wanted, kernel: &mut Kernel) -> Result<Plan<'
     let present = kernel.netlink.rules()?;
     let missing_rules = rules.iter().filter(|(rule, _)| !present.contains(rule));
     let missing_rules = missing_rules.map(|(rule, name)| (*rule, *name)).collect();
-    let unwanted_rules = present.into_iter().filter(|rule| !rules.contains_key(rule)).collect();
+    let is_ours = |rule: &Rule| own.is_none_or(|own| own.has_rule(rule));
+    let unwanted = |rule: &Rule| is_ours(rule) && !rules.contains_key(rule);
+    let unwanted_rules = present.into_iter().filter(unwanted).collect();
     Ok(Plan { rules, missing_rules, missing_routes, missing_addresses, unwanted_rules, unwanted_routes })
 }
 

@@ -9,7 +9,8 @@
 //! 224    iif lo lookup 222                        and what this machine sends from whichever address fits
 //! 225    nop
 //! 32500  lookup main suppress_prefixlength 0      what has a route of its own, other than the default route
-//! 32501  not fwmark MARK lookup MARK              everything else, into the WireGuard tunnel
+//!        not fwmark M lookup main suppress_...    the same, of one client of OpenVPN
+//! 32501  not fwmark MARK lookup MARK              everything else, into the tunnel of WireGuard or OpenVPN
 //! 32766  lookup main                              the kernel's
 //! ```
 

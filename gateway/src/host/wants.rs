@@ -3,7 +3,7 @@
 use super::netlink::Rule;
 use super::networks::Networks;
 use ipnet::IpNet;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Addresses, routes by table, rules, and the networks that policies protect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,6 +12,10 @@ pub struct Wants {
     pub addresses: BTreeSet<IpNet>,
     /// Prefixes that lead to it, and in which table.
     pub routes: BTreeSet<(IpNet, u32)>,
+    /// Metrics of routes that have one.
+    pub metrics: BTreeMap<(IpNet, u32), u32>,
+    /// Prefixes for which a table sends on to the next rules.
+    pub onward: BTreeSet<(IpNet, u32)>,
     /// Prefixes that lead nowhere while they do not lead to it.
     pub closed: BTreeSet<(IpNet, u32)>,
     /// Rules for a tunnel that carries everything.
@@ -25,6 +29,7 @@ impl Wants {
     #[must_use]
     pub fn without_interface(&self) -> Self {
         Self {
+            onward: self.onward.clone(),
             closed: self.closed.clone(),
             rules: self.rules.clone(),
             networks: Networks { is_served: false, ..self.networks.clone() },
@@ -55,6 +60,13 @@ impl Wants {
         Self {
             addresses: &self.addresses | &other.addresses,
             routes: &self.routes | &other.routes,
+            metrics: self
+                .metrics
+                .iter()
+                .chain(&other.metrics)
+                .map(|(route, metric)| (*route, *metric))
+                .collect(),
+            onward: &self.onward | &other.onward,
             closed: &self.closed | &other.closed,
             rules: &self.rules | &other.rules,
             networks: self.networks.clone().and(other.networks.clone()),

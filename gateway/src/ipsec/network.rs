@@ -114,7 +114,7 @@ pub(super) mod tests {
     /// The routes to a prefix through the interface 7.
     fn link(prefix: &str, table: u32, source: Option<&str>) -> [Route; 2] {
         let source = source.map(|source| source.parse().expect("literal"));
-        [Way::Link { index: 7, source }, Way::Nowhere].map(|it| way(prefix, table, it))
+        [Way::Link { index: 7, source, metric: 0 }, Way::Nowhere].map(|it| way(prefix, table, it))
     }
 
     fn routes_at(settings: &IpSec, index: Option<u32>, addresses: &[&str]) -> BTreeSet<Route> {

@@ -24,12 +24,26 @@ use netlink_sys::{Socket, SocketAddr};
 use rustix::io::Errno;
 use std::io;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The main routing table.
 pub const MAIN_TABLE: u32 = 254;
 /// Marks our routes and rules in `ip route show` and `ip rule show`: an unassigned number of linux/rtnetlink.h, above
 /// those of routing daemons.
-const PROTOCOL: RouteProtocol = RouteProtocol::Other(219);
+const DAEMON: u8 = 219;
+/// The same of a process for one interface, of which several may run beside a daemon.
+const INTERFACE: u8 = 218;
+/// The number of this process, which is set before its first conversation.
+static PROTOCOL: AtomicU8 = AtomicU8::new(DAEMON);
+
+fn protocol() -> RouteProtocol {
+    RouteProtocol::Other(PROTOCOL.load(Ordering::Relaxed))
+}
+
+/// From now on, routes and rules are those of a process for one interface.
+pub(in crate::host) fn be_of_one_interface() {
+    PROTOCOL.store(INTERFACE, Ordering::Relaxed);
+}
 
 /// A request that the kernel refused.
 #[derive(Clone, Debug, thiserror::Error)]

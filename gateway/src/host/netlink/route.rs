@@ -1,6 +1,6 @@
 //! Routes: our own, and the kernel's look-ups.
 
-use super::{MAIN_TABLE, Netlink, NetlinkError, PROTOCOL, family};
+use super::{MAIN_TABLE, Netlink, NetlinkError, family, protocol};
 use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::route::{
@@ -46,6 +46,8 @@ pub enum Way {
         index: u32,
         /// The address from which this machine itself sends there; the kernel chooses if there is none.
         source: Option<IpAddr>,
+        /// Of several routes for a prefix the one with the lowest metric is used; 0 for the kernel's.
+        metric: u32,
     },
     /// Nowhere, if the table has no other route for the same prefix.
     Nowhere,
@@ -72,7 +74,7 @@ impl Way {
     fn metric(self) -> Option<u32> {
         match self {
             Self::Onward => Some(1),
-            Self::Link { .. } => None,
+            Self::Link { metric, .. } => Some(metric).filter(|metric| *metric != 0),
             Self::Nowhere => Some(LAST),
         }
     }
@@ -134,7 +136,7 @@ impl Netlink {
             message.header.address_family == family
                 && table_of(message) == route.table
                 && prefix_of(message) == Some(route.prefix)
-                && message.header.protocol != PROTOCOL
+                && message.header.protocol != protocol()
         });
         Ok(same.map(owner_of).find(|owner| owner.metric == ours.metric))
     }
@@ -164,8 +166,8 @@ impl Netlink {
 
     /// The routes of all tables that we, or a daemon like us, have added.
     pub fn routes(&mut self) -> Result<Vec<Route>, NetlinkError> {
-        let found = self.dump_routes(None, Some(PROTOCOL))?;
-        let ours = found.iter().filter(|message| message.header.protocol == PROTOCOL);
+        let found = self.dump_routes(None, Some(protocol()))?;
+        let ours = found.iter().filter(|message| message.header.protocol == protocol());
         Ok(ours.filter_map(route_of).collect())
     }
 
@@ -204,7 +206,7 @@ fn route_message(route: Route) -> RouteMessage {
     message.header.address_family = family(prefix.addr());
     message.header.destination_prefix_length = prefix.prefix_len();
     message.header.table = u8::try_from(table).unwrap_or(0);
-    message.header.protocol = PROTOCOL;
+    message.header.protocol = protocol();
     (message.header.kind, message.header.scope) = match way {
         // It must also be found when the kernel looks for the link of another route's gateway, which has to be near.
         Way::Onward => (RouteType::Throw, RouteScope::Host),
@@ -223,10 +225,12 @@ fn route_message(route: Route) -> RouteMessage {
 
 /// The route that a message describes, if it is of a kind that we add.
 pub(super) fn route_of(message: &RouteMessage) -> Option<Route> {
-    let (mut index, mut source) = (None, None);
+    let (mut index, mut source, mut metric) = (None, None, 0);
     for attribute in &message.attributes {
         match attribute {
             RouteAttribute::Oif(oif) => index = Some(*oif),
+            // What the kernel gives a route of IPv6 that was told none.
+            RouteAttribute::Priority(it) if *it != 1024 => metric = *it,
             RouteAttribute::PrefSource(address) => source = ip_address(address),
             _ => {}
         }
@@ -234,7 +238,7 @@ pub(super) fn route_of(message: &RouteMessage) -> Option<Route> {
     let way = match message.header.kind {
         RouteType::Throw => Way::Onward,
         RouteType::Unreachable => Way::Nowhere,
-        RouteType::Unicast => Way::Link { index: index?, source },
+        RouteType::Unicast => Way::Link { index: index?, source, metric },
         _ => return None,
     };
     Some(Route { prefix: prefix_of(message)?, table: table_of(message), way })

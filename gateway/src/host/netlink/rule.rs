@@ -1,6 +1,6 @@
 //! Our policy rules, and their netlink messages. [`rules`](crate::host::rules) has their order.
 
-use super::{MAIN_TABLE, Netlink, NetlinkError, PROTOCOL};
+use super::{MAIN_TABLE, Netlink, NetlinkError, protocol};
 use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
@@ -28,6 +28,13 @@ pub enum Rule {
     MainFirst {
         /// For IPv6.
         v6: bool,
+    },
+    /// The same for packets without the mark.
+    MainBefore {
+        /// For IPv6.
+        v6: bool,
+        /// The mark.
+        mark: u32,
     },
     /// Packets without the mark use the table before the main one: policies decide, not routes.
     BeforeMain {
@@ -75,7 +82,7 @@ impl Rule {
             Self::Bound { .. } => 223,
             Self::Unbound { .. } => 224,
             Self::Onward { .. } => ONWARD,
-            Self::MainFirst { .. } => 32_500,
+            Self::MainFirst { .. } | Self::MainBefore { .. } => 32_500,
             Self::NotMarked { .. } => 32_501,
         }
     }
@@ -85,6 +92,7 @@ impl Rule {
         matches!(
             self,
             Self::NotMarked { v6: false, .. }
+                | Self::MainBefore { v6: false, .. }
                 | Self::BeforeMain { v6: false, .. }
                 | Self::Marked { v6: false, .. }
         )
@@ -128,6 +136,11 @@ fn rule_message(rule: Rule) -> RuleMessage {
         Rule::MainFirst { v6 } => {
             (v6, vec![RuleAttribute::Table(MAIN_TABLE), RuleAttribute::SuppressPrefixLen(0)])
         }
+        Rule::MainBefore { v6, mark } => {
+            let (v6, mut attributes) = not_marked(&mut message, v6, mark, MAIN_TABLE);
+            attributes.push(RuleAttribute::SuppressPrefixLen(0));
+            (v6, attributes)
+        }
         Rule::Marked { v6, mark } => {
             message.header.action = RuleAction::Goto;
             (v6, vec![RuleAttribute::FwMark(mark), RuleAttribute::Goto(ONWARD)])
@@ -159,7 +172,7 @@ fn rule_message(rule: Rule) -> RuleMessage {
     message.header.family = if v6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
     message.attributes = attributes;
     message.attributes.push(RuleAttribute::Priority(rule.priority()));
-    message.attributes.push(RuleAttribute::Protocol(PROTOCOL));
+    message.attributes.push(RuleAttribute::Protocol(protocol()));
     message
 }
 
@@ -196,6 +209,7 @@ fn rule_of(message: &RuleMessage) -> Option<Rule> {
     let possible = [
         Rule::NotMarked { v6, mark, table },
         Rule::MainFirst { v6 },
+        Rule::MainBefore { v6, mark },
         Rule::BeforeMain { v6, mark },
         Rule::Marked { v6, mark },
         Rule::From { source, table },
@@ -217,7 +231,7 @@ fn rule_of(message: &RuleMessage) -> Option<Rule> {
 
 /// Whether a message tells of a rule of ours.
 pub(super) fn is_our_rule(message: &RuleMessage) -> bool {
-    message.attributes.contains(&RuleAttribute::Protocol(PROTOCOL))
+    message.attributes.contains(&RuleAttribute::Protocol(protocol()))
 }
 
 #[cfg(test)]
@@ -232,6 +246,7 @@ mod tests {
             [
                 Rule::NotMarked { v6, mark: 5, table: 6 },
                 Rule::MainFirst { v6 },
+                Rule::MainBefore { v6, mark: 5 },
                 Rule::BeforeMain { v6, mark: 220 },
                 Rule::Marked { v6, mark: 220 },
                 Rule::Unbound { v6, table: 222 },
