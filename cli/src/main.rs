@@ -11,6 +11,7 @@ mod bench_openvpn;
 mod child;
 mod client;
 mod closed;
+mod dns;
 mod doctor;
 mod elsewhere;
 mod engines;
@@ -120,6 +121,9 @@ enum Verb {
     /// Run the programs of OpenVPN's files for a daemon, which sends requests by the socket that is the standard input
     #[command(hide = true)]
     ScriptRunner(scripts::Arguments),
+    /// Set name servers for a client of OpenVPN; it is started by that, and has its socket as standard input
+    #[command(hide = true)]
+    NameServers(dns::Arguments),
     /// Serve one OpenVPN interface from OpenVPN's own files: UDP with certificates
     Openvpn(openvpn::Arguments),
     /// Serve one WireGuard interface, to be configured with wg and wg-quick
@@ -162,6 +166,7 @@ fn main() -> ExitCode {
         Verb::MachineHelper(arguments) => machine::serve(arguments),
         Verb::HttpsServer(arguments) => https::run(arguments),
         Verb::Archiver(arguments) => archiver::serve(&arguments),
+        Verb::NameServers(arguments) => dns::serve(&arguments),
         Verb::ScriptRunner(arguments) => scripts::serve(&arguments),
         Verb::Openvpn(arguments) => openvpn::run(arguments),
         Verb::Wireguard(arguments) => wireguard::run(arguments),

@@ -70,5 +70,6 @@ fn a_stock_client_and_one_of_ours_reach_each_other() {
 
 #[test]
 fn our_client_ends_if_a_stock_server_wants_more_in_the_tunnel_than_is_served() {
-    ends_because_of(Program::Stock, "redirect-gateway def1", "\"redirect-gateway def1\" is not served");
+    let option = "redirect-gateway def1 unknown";
+    ends_because_of(Program::Stock, option, &format!("\"{option}\" is not served"));
 }

@@ -18,6 +18,9 @@ mod measurements;
 mod names;
 mod nat;
 mod openvpn;
+mod openvpn_client;
+#[allow(dead_code)]
+mod openvpn_client_ends;
 mod openvpn_ends;
 mod openvpn_process;
 mod openvpn_tcp;

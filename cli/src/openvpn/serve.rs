@@ -6,12 +6,13 @@ use super::process::{self, PidFile};
 use super::signals::{Asked, Signals};
 use super::status_file::StatusFile;
 use crate::privilege;
-use crate::{Failure, Outcome, login, scripts};
+use crate::{Failure, Outcome, dns, login, scripts};
 use crypto::Cipher;
 use crypto::choice::Choice;
 use gateway::api::{self, Shown};
 use gateway::ipsec;
 use gateway::openvpn::convert::Plan;
+use gateway::openvpn::dns::NameServers;
 use gateway::openvpn::login::LoginSettings;
 use gateway::openvpn::runner::{Current, Runner};
 use gateway::openvpn::scripts::{Programs, Scripts};
@@ -53,6 +54,7 @@ pub(super) fn start(
     let mut programs = plan.programs.clone();
     process::give_programs(&plan.process, &mut programs)?;
     let runner = if programs.by_hook.is_empty() { None } else { Some(scripts::start()?) };
+    let name_servers = dns::start(&plan.settings)?;
     let runtime = privilege::runtime()?;
     // While this process may make it: the user may have no right to its folder.
     let status = StatusFile::open(&plan.log);
@@ -65,6 +67,7 @@ pub(super) fn start(
     }
     privilege::raise_descriptors();
     let scripts = runner.map_or(Ok(Scripts::default()), |socket| Scripts::start(socket, &programs))?;
+    let name_servers = name_servers.map(NameServers::start).transpose()?;
     let engines = engines()?;
     let current = Arc::new(Current::default());
     runtime.block_on(async {
@@ -82,7 +85,18 @@ pub(super) fn start(
         let programs = plan.programs.clone();
         let signals = Signals::new()?;
         let login = login(&mut plan.settings).cloned().unwrap_or_default();
-        let served = Served { name, directives, engines, current, signals, programs, scripts, login, status };
+        let served = Served {
+            name,
+            directives,
+            engines,
+            current,
+            signals,
+            programs,
+            scripts,
+            name_servers,
+            login,
+            status,
+        };
         served.run(plan, caller).await
     })
 }
@@ -97,6 +111,7 @@ struct Served {
     /// The programs of the files, which their process has been told.
     programs: Programs,
     scripts: Scripts,
+    name_servers: Option<NameServers>,
     /// What the user was asked for, and has answered.
     login: LoginSettings,
     status: Option<StatusFile>,
@@ -124,6 +139,7 @@ impl Served {
         loop {
             let Plan { mut settings, process, .. } = next;
             settings.scripts = self.scripts.clone();
+            dns::give(&mut settings, self.name_servers.as_ref());
             let runner = Runner::start(&self.name, settings, self.engines.clone(), Options::default());
             let mut runner = runner?;
             self.current.set(&runner);

@@ -15,6 +15,7 @@ mod finish;
 mod given;
 mod helper;
 mod lexer;
+mod pushed;
 mod row;
 pub mod settings;
 mod source;
@@ -23,6 +24,7 @@ mod verdict;
 
 pub use client_file::client_file;
 pub use directive::Position;
+pub use pushed::{Pushed, pushed};
 pub use row::{Fate, For, Row, Scope};
 pub use settings::{ClientFile, OpenVpn};
 pub use table::{find, rows};

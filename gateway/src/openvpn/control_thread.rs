@@ -254,6 +254,11 @@ impl<T: Transmit> ControlThread<T> {
             // An answer that cannot be delivered is dropped: the caller has given up.
             Command::Snapshot(reply) => _ = reply.send(self.snapshot()),
             Command::Link { up, mtu } => self.link(up, mtu),
+            Command::Servers(remotes) => {
+                if let Side::Client(client) = &mut self.side {
+                    client.set_remotes(remotes);
+                }
+            }
             Command::Answer(credentials) => {
                 let now = self.shared.clock.now();
                 self.call(now, |side, out| side.answer(now, credentials, out));

@@ -1,7 +1,7 @@
 //! One OpenVPN interface: what carries its packets, its control thread, and how to talk to it.
 
 use super::control_thread::{Command, ControlThread, Inbox, Parts, Report, Snapshot};
-use super::settings::Settings;
+use super::settings::{Remote, Settings};
 use super::tcp::Tcp;
 use crate::clock::Clock;
 use crate::datapath::protocol::Protocol;
@@ -94,6 +94,11 @@ impl Interface {
     /// The name it was made with.
     pub fn name(&self) -> &str {
         self.tunnel.name()
+    }
+
+    /// The names of servers have these addresses now.
+    pub fn set_servers(&self, servers: Vec<Remote>) {
+        let _ = self.commands.send(Command::Servers(servers));
     }
 
     /// Hands in what the user has answered.

@@ -13,14 +13,18 @@
 
 pub mod api;
 pub mod client_file;
+pub mod client_network;
 pub mod control_thread;
 pub mod convert;
+pub mod dns;
 mod explain;
 pub mod interface;
 pub mod login;
 pub mod model;
+pub mod names;
 pub mod options;
 pub mod pool;
+mod routing;
 pub mod runner;
 pub mod scripts;
 mod served;

@@ -1,23 +1,69 @@
-//! The network that a server gives its client: options of its push reply, as addresses and routes.
+//! The network of a client: its own settings and the options of the server's push reply, as addresses and routes.
+//!
+//! ```text
+//! push reply ── filter ──> config::openvpn::pushed ──┐
+//! file ──> Own ──────────────────────────────────────┴──> Network ──> routing
+//! ```
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
+use config::openvpn::settings::{
+    Addresses, Destination, Dns, Filter, FilterAction, Gateway, Redirect, Route, Routing, Topology,
+};
+use config::openvpn::{Pushed, pushed};
+use ipnet::{IpNet, Ipv4Net};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What the server has given us.
+/// What a client's own file says about its network.
+#[derive(Clone, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a directive of its own")]
+pub struct Own {
+    /// `ifconfig`.
+    pub addresses: Option<Addresses>,
+    /// `ifconfig-ipv6`.
+    pub ipv6: Option<IpNet>,
+    /// Routes and the default gateway. Host names are resolved.
+    pub routing: Routing,
+    /// Name servers and search domains.
+    pub dns: Dns,
+    /// `block-ipv6`.
+    pub block_ipv6: bool,
+    /// `pull-filter`.
+    pub filters: Vec<Filter>,
+    /// `route-nopull`.
+    pub no_routes: bool,
+    /// `ifconfig-noexec`.
+    pub no_addresses: bool,
+    /// The largest MTU that is taken.
+    pub mtu_max: u32,
+}
+
+/// What the client is to have in the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Network {
     /// Our addresses, with the networks that they are in.
     pub addresses: BTreeSet<IpNet>,
-    /// What is routed to the server.
-    pub routes: BTreeSet<IpNet>,
+    /// What is routed to the server, by table, with its metric; 0 for the kernel's.
+    pub tunnel: BTreeMap<(IpNet, u32), u32>,
+    /// What stays outside of the tunnel.
+    pub outside: BTreeSet<IpNet>,
+    /// The default route.
+    pub redirect: Option<Redirect>,
+    /// ICMPv6 errors in place of IPv6 through the tunnel.
+    pub block_ipv6: bool,
+    /// Name servers and search domains.
+    pub dns: Dns,
     /// `tun-mtu`.
     pub mtu: Option<u32>,
-    /// Options that we do not serve.
-    pub unserved: Vec<String>,
+    /// Options that are not served, and what is done about them.
+    pub warnings: Vec<String>,
+    /// The first option that is not served, and that would put traffic into the tunnel.
+    pub unprotected: Option<String>,
 }
 
-/// Options that the core has read, or that have no effect on addresses and routes. A gateway is the next hop whatever it is.
+/// The main routing table (linux/rtnetlink.h).
+const MAIN: u32 = 254;
+
+/// Options that the core has read, or that have no effect on addresses and routes.
 const READ: &[&str] = &[
     "cipher",
     "peer-id",
@@ -27,74 +73,216 @@ const READ: &[&str] = &[
     "ping-restart",
     "ping-exit",
     "ping-timer-rem",
-    "route-gateway",
-    "route-metric",
-    "topology",
     "auth-token",
     "auth-token-user",
     "explicit-exit-notify",
+    "sndbuf",
+    "rcvbuf",
+    "socket-flags",
+    "inactive",
+    "session-timeout",
+    "register-dns",
+    "echo",
+    "setenv",
+    "setenv-safe",
 ];
 
 /// Options that put traffic into the tunnel: without them it would leave in clear.
-const PROTECTING: &[&str] =
-    &["redirect-gateway", "redirect-private", "block-ipv6", "block-outside-dns", "route", "route-ipv6"];
+const PROTECTING: &[&str] = &["redirect-gateway", "redirect-private", "block-ipv6", "route", "route-ipv6"];
 
-/// Reads the options of a push reply.
-pub fn parse(options: &[String]) -> Network {
-    let mut network = Network::default();
-    let is_subnet = options.iter().any(|option| option.trim() == "topology subnet");
-    for option in options {
-        if network.take(option, is_subnet).is_none() {
-            network.unserved.push(option.clone());
+/// Options that `route-nopull` leaves out.
+const OF_ROUTES: &[&str] = &[
+    "route",
+    "route-ipv6",
+    "route-metric",
+    "redirect-gateway",
+    "redirect-private",
+    "block-ipv6",
+    "block-outside-dns",
+    "dhcp-option",
+    "dns",
+];
+
+/// The networks that these options route into the tunnel.
+pub fn pushed_routes(options: &[String]) -> BTreeSet<IpNet> {
+    Own::default().network(options).tunnel.into_keys().map(|(prefix, _)| prefix).collect()
+}
+
+/// The name of an option.
+fn name(option: &str) -> &str {
+    option.split_ascii_whitespace().next().unwrap_or_default()
+}
+
+impl Own {
+    /// Whether an option is taken; `None` if `pull-filter reject` ends the connection.
+    pub fn takes(&self, option: &str) -> Option<bool> {
+        let action = self.filters.iter().find(|filter| option.starts_with(&filter.prefix));
+        match action.map(|filter| filter.action) {
+            Some(FilterAction::Reject) => None,
+            Some(FilterAction::Ignore) => Some(false),
+            Some(FilterAction::Accept) | None => Some(!(self.no_routes && OF_ROUTES.contains(&name(option)))),
         }
     }
-    network
+
+    /// The network with these options, which were filtered.
+    pub fn network(&self, options: &[String]) -> Network {
+        let of_network = options.iter().map(String::as_str);
+        let of_network =
+            of_network.filter(|option| !READ.contains(&name(option)) && name(option) != "block-outside-dns");
+        let pushed = pushed(of_network);
+        let mut network = Network {
+            block_ipv6: self.block_ipv6 || pushed.block_ipv6,
+            redirect: joined(self.routing.redirect, pushed.routing.redirect),
+            dns: self.joined_dns(pushed.dns.clone()),
+            ..Network::default()
+        };
+        if options.iter().any(|option| name(option) == "block-outside-dns") {
+            network.warn("block-outside-dns has no effect on Linux: name servers are set per interface");
+        }
+        for option in &pushed.refused {
+            network.warn(&format!("the server's option {option:?} is not served"));
+        }
+        let is_protecting = |option: &&String| PROTECTING.contains(&name(option));
+        network.unprotected = pushed.refused.iter().find(is_protecting).cloned();
+        network.take_addresses(self, &pushed);
+        network.take_routes(self, &pushed);
+        network.take_mtu(self, pushed.mtu);
+        network
+    }
+
+    fn joined_dns(&self, pushed: Dns) -> Dns {
+        let mut dns = self.dns.clone();
+        dns.dhcp.extend(pushed.dhcp);
+        dns.search.extend(pushed.search);
+        for server in pushed.servers {
+            // A server of the file is not replaced by one that is pushed.
+            if dns.servers.iter().all(|own| own.priority != server.priority) {
+                dns.servers.push(server);
+            }
+        }
+        dns.servers.sort_by_key(|server| server.priority);
+        dns
+    }
+}
+
+/// The flags of both.
+fn joined(one: Option<Redirect>, other: Option<Redirect>) -> Option<Redirect> {
+    let (Some(one), Some(other)) = (one, other) else { return one.or(other) };
+    Some(Redirect {
+        is_private: one.is_private && other.is_private,
+        def1: one.def1 || other.def1,
+        local: one.local || other.local,
+        autolocal: one.autolocal || other.autolocal,
+        bypass_dhcp: one.bypass_dhcp || other.bypass_dhcp,
+        bypass_dns: one.bypass_dns || other.bypass_dns,
+        block_local: one.block_local || other.block_local,
+        ipv6: one.ipv6 || other.ipv6,
+        not_ipv4: one.not_ipv4 || other.not_ipv4,
+    })
+}
+
+/// Whether a machine can have this address in a tunnel.
+fn is_usable(address: IpAddr) -> bool {
+    let is_broadcast = address == IpAddr::V4(Ipv4Addr::BROADCAST);
+    !(address.is_loopback() || address.is_unspecified() || address.is_multicast() || is_broadcast)
 }
 
 impl Network {
-    /// The first option that we do not serve, and that would put traffic into the tunnel.
-    pub fn unprotected(&self) -> Option<&str> {
-        let is_protecting = |option: &&String| {
-            option.split_ascii_whitespace().next().is_some_and(|it| PROTECTING.contains(&it))
-        };
-        self.unserved.iter().find(is_protecting).map(String::as_str)
+    fn warn(&mut self, text: &str) {
+        self.warnings.push(text.to_owned());
     }
 
-    /// Takes one option; `None` if it is not served.
-    fn take(&mut self, option: &str, is_subnet: bool) -> Option<()> {
-        let words: Vec<&str> = option.split_ascii_whitespace().collect();
-        match *words.first()? {
-            "ifconfig" => {
-                let local: Ipv4Addr = words.get(1)?.parse().ok()?;
-                let second: Ipv4Addr = words.get(2)?.parse().ok()?;
-                if is_subnet {
-                    let address = Ipv4Net::with_netmask(local, second).ok()?;
-                    self.addresses.insert(address.into());
-                } else {
-                    // net30 and p2p: the second address is the other end.
-                    self.addresses.insert(IpAddr::V4(local).into());
-                    self.routes.insert(IpAddr::V4(second).into());
-                }
+    fn take_addresses(&mut self, own: &Own, pushed: &Pushed) {
+        let v4 = match (pushed.addresses, own.addresses) {
+            (Some((local, second)), _) if pushed.topology == Topology::Subnet => {
+                Ipv4Net::with_netmask(local, second).ok().map(Addresses::Subnet)
             }
-            "ifconfig-ipv6" => {
-                let address: Ipv6Net = words.get(1)?.parse().ok()?;
-                self.addresses.insert(address.into());
+            (Some((local, remote)), _) => Some(Addresses::Peer(local, remote)),
+            (None, own) => own,
+        };
+        let v6 = pushed.ipv6.map(|it| IpNet::V6(it.local)).or(own.ipv6);
+        let v4 = match v4 {
+            Some(Addresses::Subnet(net)) => Some((IpNet::V4(net), None)),
+            // net30 and p2p: the second address is the other end.
+            Some(Addresses::Peer(local, remote)) => Some((IpAddr::V4(local).into(), Some(remote))),
+            None => None,
+        };
+        let v6 = v6.map(|net| (net, None));
+        for (net, remote) in v4.into_iter().chain(v6) {
+            if !is_usable(net.addr()) || net.prefix_len() == 0 {
+                self.warn(&format!("the address {net} is not set: no interface can have it"));
+            } else if !own.no_addresses {
+                self.addresses.insert(net);
+                self.tunnel.extend(remote.map(|remote| ((IpAddr::V4(remote).into(), MAIN), 0)));
             }
-            "route" => {
-                let mask = words.get(2).map_or(Some(Ipv4Addr::BROADCAST), |mask| mask.parse().ok())?;
-                let route = Ipv4Net::with_netmask(words.get(1)?.parse().ok()?, mask).ok()?;
-                self.routes.insert(route.trunc().into());
-            }
-            "route-ipv6" => {
-                let route: Ipv6Net = words.get(1)?.parse().ok()?;
-                self.routes.insert(route.trunc().into());
-            }
-            "tun-mtu" => {
-                self.mtu = Some(words.get(1)?.parse().ok().filter(|mtu| (576..=65_535).contains(mtu))?);
-            }
-            word => return READ.contains(&word).then_some(()),
         }
-        Some(())
+    }
+
+    fn take_routes(&mut self, own: &Own, pushed: &Pushed) {
+        if own.routing.is_by_script {
+            self.redirect = None;
+            return;
+        }
+        let metric = pushed.routing.metric.or(own.routing.metric).unwrap_or(0);
+        let table = own.routing.table.unwrap_or(MAIN);
+        let gateway = pushed.routing.gateway.as_ref().or(own.routing.gateway.as_ref());
+        for route in own.routing.routes.iter().chain(&pushed.routing.routes) {
+            let prefix = match &route.destination {
+                Destination::Network(prefix) => prefix.trunc(),
+                // It stays outside in any case.
+                Destination::Remote => continue,
+                Destination::Host(host) => {
+                    self.warn(&format!("the route to {host} is not set: a server pushes addresses only"));
+                    continue;
+                }
+            };
+            if self.is_into_tunnel(route, gateway) {
+                let metric = route.metric.unwrap_or(metric);
+                self.tunnel.insert((prefix, route.table.unwrap_or(table)), metric);
+            } else {
+                self.outside.insert(prefix);
+            }
+        }
+        let inside: BTreeSet<IpNet> = self.tunnel.keys().map(|(prefix, _)| *prefix).collect();
+        self.outside.retain(|prefix| !inside.contains(prefix));
+    }
+
+    /// Whether the next hop is the other end. `vpn_gateway` is the gateway of `route-gateway`.
+    fn is_into_tunnel(&mut self, route: &Route, gateway: Option<&Gateway>) -> bool {
+        match &route.gateway {
+            None | Some(Gateway::Tunnel) => true,
+            Some(Gateway::Network) => false,
+            Some(Gateway::Address(address)) => {
+                let is_near = self.addresses.iter().any(|net| net.contains(address))
+                    || self.tunnel.contains_key(&(IpNet::from(*address), MAIN))
+                    || gateway == Some(&Gateway::Address(*address))
+                    || matches!(address, IpAddr::V6(address) if Ipv6Addr::is_unicast_link_local(address));
+                // Without an address of its own, nothing tells which gateways are inside.
+                if !is_near && !self.addresses.is_empty() {
+                    self.warn(&format!(
+                        "a route by way of {address}, which is not in the tunnel: it stays outside"
+                    ));
+                }
+                is_near || self.addresses.is_empty()
+            }
+            Some(Gateway::Remote | Gateway::Host(_)) => {
+                self.warn("a route by way of a host: it stays outside of the tunnel");
+                false
+            }
+        }
+    }
+
+    fn take_mtu(&mut self, own: &Own, mtu: Option<u16>) {
+        let Some(mtu) = mtu.map(u32::from) else { return };
+        if mtu > own.mtu_max {
+            let text = format!("the server's tun-mtu {mtu} is too large\n  fix: write tun-mtu-max {mtu}");
+            return self.warn(&text);
+        }
+        // RFC 791: the least that a host receives whole.
+        if mtu < 576 {
+            return self.warn(&format!("the server's tun-mtu {mtu} is too small"));
+        }
+        self.mtu = Some(mtu);
     }
 }
 
@@ -102,45 +290,101 @@ impl Network {
 mod tests {
     use super::*;
 
-    fn of(options: &[&str]) -> Network {
-        parse(&options.iter().map(|option| (*option).to_owned()).collect::<Vec<_>>())
+    fn own() -> Own {
+        Own { mtu_max: 1600, ..Own::default() }
     }
 
-    fn set(prefixes: &[&str]) -> BTreeSet<IpNet> {
-        prefixes.iter().map(|prefix| prefix.parse().expect("literal")).collect()
+    fn network(own: &Own, options: &[&str]) -> Network {
+        own.network(&options.iter().map(|option| (*option).to_owned()).collect::<Vec<_>>())
+    }
+
+    fn nets<'a>(prefixes: impl IntoIterator<Item = &'a IpNet>) -> Vec<String> {
+        prefixes.into_iter().map(ToString::to_string).collect()
+    }
+
+    fn inside(network: &Network) -> Vec<String> {
+        nets(network.tunnel.keys().map(|(prefix, _)| prefix))
     }
 
     #[test]
     fn the_network_of_a_server_is_read() {
-        let network = of(&[
-            "route 10.20.0.0 255.255.0.0",
-            "route 192.0.2.7",
-            "route-ipv6 2001:db8:1::/48",
-            "topology subnet",
-            "ifconfig 10.8.0.2 255.255.255.0",
-            "ifconfig-ipv6 fd00:8::1000/64 fd00:8::1",
-            "tun-mtu 1400",
-            "peer-id 3",
-        ]);
-        assert_eq!(network.addresses, set(&["10.8.0.2/24", "fd00:8::1000/64"]));
-        assert_eq!(network.routes, set(&["10.20.0.0/16", "192.0.2.7/32", "2001:db8:1::/48"]));
-        assert_eq!((network.mtu, network.unserved.len()), (Some(1400), 0));
+        let network = network(
+            &own(),
+            &[
+                "route 10.20.0.0 255.255.0.0",
+                "route 192.0.2.7 255.255.255.255 net_gateway",
+                "route-ipv6 2001:db8:1::/48",
+                "topology subnet",
+                "ifconfig 10.8.0.2 255.255.255.0",
+                "ifconfig-ipv6 fd00:8::1000/64 fd00:8::1",
+                "tun-mtu 1400",
+                "peer-id 3",
+            ],
+        );
+        assert_eq!(nets(&network.addresses), ["10.8.0.2/24", "fd00:8::1000/64"]);
+        assert_eq!(inside(&network), ["10.20.0.0/16", "2001:db8:1::/48"]);
+        assert_eq!(nets(&network.outside), ["192.0.2.7/32"]);
+        assert_eq!((network.mtu, network.warnings.len()), (Some(1400), 0));
     }
 
     #[test]
     fn without_the_subnet_topology_the_second_address_is_the_other_end() {
-        let network = of(&["ifconfig 10.8.0.6 10.8.0.5", "topology net30"]);
-        assert_eq!((network.addresses, network.routes), (set(&["10.8.0.6/32"]), set(&["10.8.0.5/32"])));
+        let network = network(&own(), &["ifconfig 10.8.0.6 10.8.0.5", "topology net30"]);
+        assert_eq!(
+            (nets(&network.addresses), inside(&network)),
+            (vec!["10.8.0.6/32".to_owned()], vec!["10.8.0.5/32".to_owned()])
+        );
     }
 
     #[test]
-    fn options_that_are_not_served_or_malformed_are_named() {
-        let options =
-            ["redirect-gateway def1", "dhcp-option DNS 192.0.2.1", "route 10.0.0.0 255.0.255.0", "tun-mtu 1"];
-        let network = of(&options);
-        assert_eq!(network.unserved, options);
-        assert_eq!(network.unprotected(), Some("redirect-gateway def1"));
-        assert_eq!(of(&["dhcp-option DNS 192.0.2.1"]).unprotected(), None);
-        assert!(network.routes.is_empty() && network.mtu.is_none());
+    fn options_that_are_malformed_are_named_and_those_that_protect_end_the_client() {
+        let found = network(&own(), &["route 10.0.0.0 255.0.255.0", "dhcp-option DNS x"]);
+        assert_eq!(found.unprotected.as_deref(), Some("route 10.0.0.0 255.0.255.0"));
+        assert_eq!(found.warnings.len(), 2);
+        assert_eq!(network(&own(), &["dhcp-option DNS x"]).unprotected, None);
+        assert!(network(&own(), &["tun-mtu 9000"]).warnings[0].contains("tun-mtu-max 9000"));
+    }
+
+    #[test]
+    fn addresses_that_no_interface_can_have_are_left_out() {
+        for option in
+            ["ifconfig 127.0.0.1 255.0.0.0", "ifconfig 10.8.0.2 0.0.0.0", "ifconfig 0.0.0.0 255.0.0.0"]
+        {
+            let found = network(&own(), &["topology subnet", option]);
+            assert!(found.addresses.is_empty() && found.warnings.len() == 1, "{option}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn filters_take_the_first_that_fits() {
+        let filter = |action, prefix: &str| Filter { action, prefix: prefix.to_owned() };
+        let filters = vec![
+            filter(FilterAction::Accept, "route 10."),
+            filter(FilterAction::Ignore, "route"),
+            filter(FilterAction::Reject, "block-"),
+        ];
+        let own = Own { filters, ..own() };
+        assert_eq!(own.takes("route 10.1.0.0 255.255.0.0"), Some(true));
+        assert_eq!(own.takes("route 192.0.2.0 255.255.255.0"), Some(false));
+        assert_eq!((own.takes("block-ipv6"), own.takes("ping 10")), (None, Some(true)));
+        let own = Own { no_routes: true, ..Own::default() };
+        assert_eq!(
+            (own.takes("route 10.1.0.0"), own.takes("dhcp-option DNS 1.1.1.1")),
+            (Some(false), Some(false))
+        );
+        assert_eq!(
+            (own.takes("route-gateway 10.8.0.1"), own.takes("ifconfig 10.8.0.2 255.0.0.0")),
+            (Some(true), Some(true))
+        );
+    }
+
+    #[test]
+    fn flags_of_the_file_and_of_the_server_are_joined() {
+        let redirect = Redirect { is_private: true, ipv6: true, ..Redirect::default() };
+        let own = Own { routing: Routing { redirect: Some(redirect), ..Routing::default() }, ..own() };
+        let found = network(&own, &["redirect-gateway def1"]).redirect.expect("both have it");
+        assert!(found.ipv6 && found.def1 && !found.is_private);
+        let own = Own { routing: Routing { is_by_script: true, ..own.routing }, ..own };
+        assert_eq!(network(&own, &["redirect-gateway def1"]).redirect, None);
     }
 }

@@ -1,22 +1,23 @@
 //! An interface with its addresses and routes, until it is gone: what a program serves that has one interface and no daemon.
 
+use super::client_network::{ClientError, ClientNetwork, guarded, set_mtu};
 use super::control_thread::{Report, Snapshot};
 use super::interface::Interface;
 use super::login::{Prompt, Question};
-use super::options::Network;
-use super::settings::{Role, Settings};
+use super::names::{self, Name};
+use super::routing;
+use super::settings::{Role, Settings, remotes};
 use super::status::{self, Format, Inside};
 use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::wants::Wants;
-use crate::host::{self, Host, HostHandle};
+use crate::host::{self, Host, HostHandle, Own};
 use crate::rights::Rights;
 use crate::service::View;
 use crate::tunnel_interface::{Counters, InterfaceError, Options, Removed};
 use axum::Router;
 use crypto::Engine;
 use ipnet::IpNet;
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
@@ -37,11 +38,9 @@ pub enum RunError {
     /// The kernel refused addresses or routes.
     #[error(transparent)]
     Network(#[from] NetlinkError),
-    /// Traffic that the server wants in the tunnel would leave in clear.
-    #[error(
-        "interface {0}: the server's option \"{1}\" is not served, and its traffic would leave in clear\n  fix: do not push it to this client"
-    )]
-    Unprotected(String, String),
+    /// The network of a client cannot be.
+    #[error(transparent)]
+    Client(#[from] ClientError),
     /// The server does not want us.
     #[error(
         "interface {0}: the server refused the authentication{1}\n  fix: see the user name and the password, or the certificate; auth-retry nointeract tries again"
@@ -50,11 +49,9 @@ pub enum RunError {
     /// The user did not answer.
     #[error("{0}")]
     Unanswered(String),
-    /// The packets of the tunnel would enter the tunnel.
-    #[error(
-        "interface {0}: the route {1} leads to the server itself\n  fix: push, or write, routes without its address"
-    )]
-    Covers(String, IpNet),
+    /// No server answers.
+    #[error("interface {0}: no server has answered in the attempts of connect-retry-max")]
+    GaveUp(String),
 }
 
 /// A served interface.
@@ -63,13 +60,10 @@ pub struct Runner {
     host: HostHandle,
     /// Ends with it, unless a daemon has the host.
     own_host: Option<Host>,
-    /// What stays closed without the interface; `None` of a program that leaves nothing behind.
-    closed: Option<Wants>,
-    wants: Wants,
-    /// Routes of a client's own configuration.
-    routes: Vec<IpNet>,
-    /// The servers of a client.
-    remotes: Vec<IpAddr>,
+    /// Of a client.
+    network: ClientNetwork,
+    /// The servers of a client; none while they are looked up.
+    names: Option<Vec<Name>>,
     /// Asks the user of a client.
     prompt: Option<Prompt>,
     answer: mpsc::UnboundedSender<Answer>,
@@ -79,8 +73,13 @@ pub struct Runner {
     reports: mpsc::UnboundedReceiver<Report>,
 }
 
-/// What the user has answered, or why not.
-type Answer = Result<Credentials, String>;
+/// What threads have found that may take long.
+enum Answer {
+    /// What the user has answered, or why not.
+    User(Result<Credentials, String>),
+    /// The addresses of servers.
+    Servers(Vec<Name>),
+}
 
 /// What the API shows: the counters of the interface that is served now.
 #[derive(Default)]
@@ -110,12 +109,10 @@ fn own(settings: &Settings) -> Wants {
     wants(server.network.own(), server.network.routes.iter().copied())
 }
 
-/// The same, with what stays closed without the interface: what a daemon has closed, and its routes.
-fn guarded(wants: Wants, closed: Option<&Wants>) -> Wants {
-    let Some(closed) = closed else { return wants };
-    let mut both = wants.and(closed);
-    both.closed.extend(wants.routes.into_iter().filter(|(route, _)| route.prefix_len() != 0));
-    both
+/// The table and the mark of an interface.
+fn own_number(name: &str, settings: &Settings) -> Own {
+    let (number, mark) = (routing::number(name), settings.udp.options.fwmark);
+    Own { table: number, mark: if mark == 0 { number } else { mark } }
 }
 
 fn wants(addresses: impl IntoIterator<Item = IpNet>, routes: impl IntoIterator<Item = IpNet>) -> Wants {
@@ -131,7 +128,7 @@ impl Runner {
         engine: Arc<dyn Engine>,
         options: Options,
     ) -> Result<Self, RunError> {
-        let host = Host::start(BTreeMap::new())?;
+        let host = Host::start_for_one(own_number(name, &settings))?;
         let runner = Self::beside(name, settings, engine, options, host.handle(), None)?;
         if !runner.is_client {
             tracing::info!("{COMPLETED}");
@@ -142,7 +139,7 @@ impl Runner {
     /// Makes the interface of a daemon, which has the host. `closed` stays closed without the interface.
     pub fn beside(
         name: &str,
-        settings: Settings,
+        mut settings: Settings,
         engine: Arc<dyn Engine>,
         options: Options,
         host: HostHandle,
@@ -152,27 +149,34 @@ impl Runner {
         let (report, reports) = mpsc::unbounded_channel();
         let (answer, answers) = mpsc::unbounded_channel();
         let is_client = matches!(settings.role, Role::Client(_));
-        let (wants, mtu) = (guarded(own(&settings), closed.as_ref()), settings.mtu);
-        let (routes, remotes, prompt) = match &settings.role {
-            Role::Client(client) => (
-                client.routes.clone(),
-                client.remotes.iter().map(|remote| remote.address.ip().to_canonical()).collect(),
-                client.login.prompt.clone(),
-            ),
-            Role::Server(_) => Default::default(),
+        let own_number = own_number(name, &settings);
+        let name_servers = match &mut settings.role {
+            Role::Client(client) => client.name_servers.take(),
+            Role::Server(_) => None,
         };
+        let (wants, mtu) = (guarded(own(&settings), closed.as_ref()), settings.mtu);
+        let mut network = ClientNetwork::new(name, own_number, name_servers, closed);
+        let (mut prompt, mut names) = (None, None);
+        if let Role::Client(client) = &settings.role {
+            prompt.clone_from(&client.login.prompt);
+            names = Some(client.names.clone());
+            network.add_servers(&host, client.remotes.iter().map(|remote| remote.address.ip()))?;
+            settings.udp.options.fwmark = own_number.mark;
+            if let Some(tcp) = &mut settings.tcp {
+                tcp.options.fwmark = own_number.mark;
+            }
+        }
         let interface = Arc::new(Interface::create(name, settings, engine, options, events, report)?);
         set_mtu(name, mtu)?;
         host::change_link(name, &[LinkChange { up: Some(true), ..LinkChange::default() }])?;
-        host.set(name, Some(wants.clone()))?;
+        host.set(name, Some(wants))?;
+        let own_host = None;
         Ok(Self {
             interface,
             host,
-            own_host: None,
-            closed,
-            wants,
-            routes,
-            remotes,
+            own_host,
+            network,
+            names,
             prompt,
             answer,
             answers,
@@ -215,7 +219,7 @@ impl Runner {
                 _ = self.removed.recv() => return Ok(()),
                 Some(report) = self.reports.recv() => self.handle_report(report)?,
                 Some(answer) = self.answers.recv() => {
-                    self.interface.answer(answer.map_err(RunError::Unanswered)?);
+                    self.handle_answer(answer)?;
                 }
             }
         }
@@ -225,7 +229,16 @@ impl Runner {
         match report {
             // No management interface is there to be asked.
             Report::Asked(_) => Ok(()),
-            Report::Configured(network) => self.configure(network),
+            Report::Configured(network) => {
+                self.network.configure(&self.host, *network)?;
+                tracing::info!("{COMPLETED}");
+                Ok(())
+            }
+            Report::Reconnects => {
+                self.look_up();
+                Ok(())
+            }
+            Report::GaveUp => Err(RunError::GaveUp(self.interface.name().to_owned())),
             Report::Asks(question) => {
                 self.ask(question);
                 Ok(())
@@ -237,46 +250,52 @@ impl Runner {
         }
     }
 
+    fn handle_answer(&mut self, answer: Answer) -> Result<(), RunError> {
+        match answer {
+            Answer::User(credentials) => self.interface.answer(credentials.map_err(RunError::Unanswered)?),
+            Answer::Servers(names) => {
+                let remotes = remotes(&names);
+                self.names = Some(names);
+                // Before the first packet to one of them: it must not go into the tunnel.
+                self.network.add_servers(&self.host, remotes.iter().map(|remote| remote.address.ip()))?;
+                self.interface.set_servers(remotes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks up the names of servers, unless that is being done.
+    fn look_up(&mut self) {
+        let Some(mut names) = self.names.take_if(|names| names.iter().any(Name::is_host_name)) else {
+            return;
+        };
+        let answer = self.answer.clone();
+        std::thread::spawn(move || {
+            Rights::None.keep();
+            names::look_up_all(&mut names, names::resolve);
+            let _ = answer.send(Answer::Servers(names));
+        });
+    }
+
     /// Asks the user, in a thread of its own: a blocking task of the runtime would delay the end of the program.
     fn ask(&self, question: Question) {
         let answer = self.answer.clone();
         let Some(prompt) = self.prompt.clone() else {
             // Without a way to ask, the configuration was refused.
-            let _ = answer.send(Err("no one can be asked for the password".to_owned()));
+            let _ = answer.send(Answer::User(Err("no one can be asked for the password".to_owned())));
             return;
         };
         std::thread::spawn(move || {
             Rights::None.keep();
             // The program may have ended.
-            let _ = answer.send(prompt(&question));
+            let _ = answer.send(Answer::User(prompt(&question)));
         });
-    }
-
-    /// Takes the network that a server has given us.
-    fn configure(&mut self, network: Network) -> Result<(), RunError> {
-        let name = self.interface.name();
-        if let Some(option) = network.unprotected() {
-            return Err(RunError::Unprotected(name.to_owned(), option.to_owned()));
-        }
-        let routes: Vec<IpNet> = network.routes.iter().chain(&self.routes).copied().collect();
-        let covers = |route: &&IpNet| self.remotes.iter().any(|remote| route.contains(remote));
-        if let Some(route) = routes.iter().find(covers) {
-            return Err(RunError::Covers(name.to_owned(), *route));
-        }
-        let mtu = network.mtu.map_or(Ok(()), |mtu| set_mtu(name, mtu));
-        let wants = guarded(wants(network.addresses, routes), self.closed.as_ref());
-        let changed = self.host.change(name, &self.wants, &wants);
-        self.wants = wants;
-        if let Err(error) = mtu.and(changed) {
-            tracing::error!("interface {name}: {error}");
-        }
-        tracing::info!("{COMPLETED}");
-        Ok(())
     }
 
     /// Tells the peers, and removes the interface with all that it has in the kernel.
     pub fn end(self) {
-        let Self { interface, own_host, .. } = self;
+        let Self { interface, own_host, network, .. } = self;
+        network.end();
         drop(interface);
         if let Some(host) = own_host {
             host.end(true);
@@ -291,8 +310,4 @@ fn inside(name: &str) -> Inside {
         text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
     };
     Inside { read: count("tx_bytes"), written: count("rx_bytes") }
-}
-
-fn set_mtu(name: &str, mtu: u32) -> Result<(), NetlinkError> {
-    host::change_link(name, &[LinkChange { mtu: Some(mtu), ..LinkChange::default() }])
 }

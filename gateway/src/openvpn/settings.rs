@@ -1,6 +1,9 @@
 //! What an OpenVPN interface is to do.
 
+use super::dns::NameServers;
 use super::login::LoginSettings;
+use super::names::Name;
+use super::options::Own;
 use super::scripts::{Environment, Scripts};
 use super::tokens::Tokens;
 use crypto::pki::Certificate;
@@ -186,12 +189,31 @@ pub struct ClientSettings {
     pub core: ClientConfiguration,
     /// Servers, which are tried in turn (`remote`).
     pub remotes: Vec<Remote>,
+    /// Their names.
+    pub names: Vec<Name>,
     /// Whether the server may answer from another address (`float`).
     pub float: bool,
-    /// What is routed to the server beside what it pushes (`route`).
-    pub routes: Vec<IpNet>,
+    /// What the file says about addresses, routes and name servers.
+    pub own: Own,
+    /// Sets name servers.
+    pub name_servers: Option<NameServers>,
+    /// Whether the servers are tried in random order (`remote-random`).
+    pub is_random: bool,
+    /// The time to the next attempt, and how long it may grow (`connect-retry`).
+    pub retry: (Duration, Duration),
+    /// How often each server is tried (`connect-retry-max`).
+    pub max_rounds: Option<u32>,
     /// User name and password.
     pub login: LoginSettings,
+}
+
+/// Where to connect to, in the order of the names.
+pub fn remotes(names: &[Name]) -> Vec<Remote> {
+    let of = |name: &Name| {
+        let (is_tcp, timeout) = (name.is_tcp, name.timeout);
+        name.addresses().map(move |address| Remote { address, is_tcp, timeout }).collect::<Vec<_>>()
+    };
+    names.iter().flat_map(of).collect()
 }
 
 /// A server, as a client connects to it.

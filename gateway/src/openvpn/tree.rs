@@ -219,7 +219,7 @@ pub(super) fn forwarded(wanted: &Wanted) -> Vec<IpNet> {
     let Ok(loaded) = wanted.profile.load(files) else { return Vec::new() };
     let settings = loaded.settings;
     let pushed = settings.server.iter().flat_map(|server| &server.push);
-    let pushed = super::options::parse(&pushed.cloned().collect::<Vec<_>>()).routes;
+    let pushed = super::options::pushed_routes(&pushed.cloned().collect::<Vec<_>>());
     pushed.into_iter().filter(|network| network.prefix_len() != 0).collect()
 }
 

@@ -157,6 +157,9 @@ pub enum Cause {
     /// The server refused us.
     #[error("the server refused the authentication: {0}")]
     Refused(String),
+    /// We do not take an option of the server.
+    #[error("pull-filter rejects the server's option {0:?}")]
+    Rejected(String),
     /// We refused the client.
     #[error("refused: {0}")]
     RefusedByUs(String),

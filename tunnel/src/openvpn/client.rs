@@ -64,6 +64,9 @@ pub struct ClientConfiguration {
     pub timing: Timing,
 }
 
+/// Whether an option that the server pushes is taken; `None` ends the session.
+pub type PullFilter = Box<dyn Fn(&str) -> Option<bool> + Send>;
+
 /// A session until the server's options have come.
 struct Waiting {
     reply: Reply,
@@ -86,6 +89,7 @@ pub struct Client {
     engine: Arc<dyn Engine>,
     random: Box<dyn Random>,
     session: Option<(Peer, Option<Waiting>)>,
+    filter: PullFilter,
 }
 
 /// The session number of a client's only session.
@@ -126,7 +130,13 @@ impl Client {
             engine,
             random,
             session: None,
+            filter: Box::new(|_| Some(true)),
         }
+    }
+
+    /// Sets which options of the server are taken.
+    pub fn set_filter(&mut self, filter: PullFilter) {
+        self.filter = filter;
     }
 
     /// Sets the user name and the password of further keys and sessions.
@@ -237,7 +247,11 @@ impl Client {
         }
     }
 
-    fn configure(&mut self, now: Now, options: Vec<String>, out: &mut Outbox) -> Result<(), Cause> {
+    fn configure(&mut self, now: Now, mut options: Vec<String>, out: &mut Outbox) -> Result<(), Cause> {
+        if let Some(rejected) = options.iter().find(|option| (self.filter)(option).is_none()) {
+            return Err(Cause::Rejected(rejected.clone()));
+        }
+        options.retain(|option| (self.filter)(option) == Some(true));
         let core = CoreOptions::parse(&options)?;
         let accepted = core.cipher.filter(|cipher| self.ciphers.contains(cipher));
         let assumed = || self.fallback.or(self.ciphers.first().copied()).filter(|_| core.cipher.is_none());

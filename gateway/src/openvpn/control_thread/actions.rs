@@ -3,7 +3,6 @@
 use super::{ControlThread, Entry, Report, Side, peer_id};
 use crate::datapath::protocol::{Link, PeerState};
 use crate::datapath::tables::{Order, Peer, Session};
-use crate::openvpn::options;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use packet::Endpoint;
 use port::Transmit;
@@ -92,15 +91,14 @@ impl<T: Transmit> ControlThread<T> {
     }
 
     fn configured(&mut self, pushed: &[String]) {
-        if let Side::Client(client) = &mut self.side {
-            client.take_token(pushed.iter().map(String::as_str));
-        }
-        let network = options::parse(pushed);
-        for option in &network.unserved {
-            tracing::warn!("interface {}: the server's option \"{option}\" is not served", self.name);
+        let Side::Client(client) = &mut self.side else { return };
+        client.take_token(pushed.iter().map(String::as_str));
+        let network = client.own.network(pushed);
+        for warning in &network.warnings {
+            tracing::warn!("interface {}: {warning}", self.name);
         }
         // When the program ends, the report has no receiver.
-        let _ = self.reports.send(Report::Configured(network));
+        let _ = self.reports.send(Report::Configured(Box::new(network)));
     }
 
     fn connected(

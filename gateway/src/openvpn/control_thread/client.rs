@@ -2,6 +2,7 @@
 
 use super::Report;
 use crate::openvpn::login::{Login, Next};
+use crate::openvpn::options::Own;
 use crate::openvpn::settings::{ClientSettings, Remote};
 use crate::openvpn::tcp::Tcp;
 use crypto::{Engine, Random};
@@ -14,21 +15,21 @@ use tunnel::openvpn::key_method::Credentials;
 use tunnel::openvpn::{Cause, Client, Outbox};
 use tunnel::{Now, Time};
 
-/// The time to the next attempt, as in OpenVPN (`connect-retry`).
-const RETRY: Duration = Duration::from_secs(1);
-/// The same time is doubled after so many attempts for each server.
+/// The time to the next attempt is doubled after so many attempts for each server, as in OpenVPN.
 const QUICK: u32 = 5;
-/// The longest time to the next attempt.
-const SLOWEST: Duration = Duration::from_secs(300);
 
 /// A client, and where it connects to.
 pub(super) struct ClientSide {
     pub(super) core: Client,
     /// See [`ClientSettings::float`].
     pub(super) float: bool,
+    /// What the file says about addresses and routes.
+    pub(super) own: Arc<Own>,
     remotes: Vec<Remote>,
     tcp: Option<Arc<Tcp>>,
     attempts: Attempts,
+    max_rounds: Option<u32>,
+    is_random: bool,
     retry_at: Option<Time>,
     /// Until when the server must have answered.
     answers_until: Option<Time>,
@@ -43,11 +44,25 @@ struct Attempts {
     servers: u32,
     /// The number of the attempt, from the first server on.
     number: u32,
+    /// The time to the next one, and how long it may grow.
+    retry: (Duration, Duration),
 }
 
 impl Attempts {
-    fn new(servers: usize) -> Self {
-        Self { servers: servers.max(1) as u32, number: 0 }
+    fn new(servers: usize, retry: (Duration, Duration)) -> Self {
+        Self { servers: servers.max(1) as u32, number: 0, retry }
+    }
+
+    /// There are so many servers now.
+    fn set_servers(&mut self, servers: usize) {
+        let (rounds, server) = (self.rounds(), self.server() as u32);
+        self.servers = servers.max(1) as u32;
+        self.number = rounds.saturating_mul(self.servers).saturating_add(server.min(self.servers - 1));
+    }
+
+    /// How often all servers were tried since one answered.
+    fn rounds(&self) -> u32 {
+        self.number / self.servers
     }
 
     /// The server of this attempt.
@@ -75,8 +90,8 @@ impl Attempts {
     }
 
     fn wait(&self) -> Duration {
-        let rounds = self.number / self.servers;
-        (RETRY * 2u32.pow(rounds.saturating_sub(QUICK).min(10))).min(SLOWEST)
+        let (first, slowest) = self.retry;
+        (first * 2u32.pow(self.rounds().saturating_sub(QUICK).min(10))).min(slowest)
     }
 }
 
@@ -84,23 +99,44 @@ impl ClientSide {
     pub(super) fn new(
         settings: ClientSettings,
         engine: Arc<dyn Engine>,
-        random: Box<dyn Random>,
+        mut random: Box<dyn Random>,
         reports: mpsc::UnboundedSender<Report>,
         tcp: Option<Arc<Tcp>>,
     ) -> Self {
-        let ClientSettings { core, remotes, float, routes: _, login } = settings;
-        let attempts = Attempts::new(remotes.len());
-        let (core, login) = (Client::new(core, engine, random), Login::new(login));
+        let ClientSettings {
+            core,
+            mut remotes,
+            float,
+            own,
+            is_random,
+            retry,
+            max_rounds,
+            login,
+            names: _,
+            name_servers: _,
+        } = settings;
+        if is_random {
+            shuffle(&mut remotes, &mut *random);
+        }
+        let attempts = Attempts::new(remotes.len(), retry);
+        let own = Arc::new(own);
+        let mut core = Client::new(core, engine, random);
+        let filter = Arc::clone(&own);
+        core.set_filter(Box::new(move |option| filter.takes(option)));
+        let (login, is_asking, retry_at) = (Login::new(login), false, None);
         Self {
             core,
             float,
+            own,
             remotes,
             tcp,
             attempts,
-            retry_at: None,
+            max_rounds,
+            is_random,
+            retry_at,
             answers_until: None,
             login,
-            is_asking: false,
+            is_asking,
             reports,
         }
     }
@@ -117,7 +153,11 @@ impl ClientSide {
 
     pub(super) fn connect(&mut self, now: Now, out: &mut Outbox) {
         self.retry_at = None;
-        let Some(remote) = self.remote() else { return };
+        let Some(remote) = self.remote() else {
+            // No name has an address yet.
+            let wait = self.attempts.failed();
+            return self.retry_after(now.monotonic, wait);
+        };
         match self.login.credentials() {
             Ok(credentials) => {
                 self.core.set_credentials(credentials);
@@ -136,8 +176,8 @@ impl ClientSide {
             && let Err(error) = tcp.connect(address)
         {
             tracing::info!("no TCP connection to {address}: {error}");
-            self.retry_at = Some(now.monotonic + self.attempts.failed());
-            return;
+            let wait = self.attempts.failed();
+            return self.retry_after(now.monotonic, wait);
         }
         self.answers_until = Some(now.monotonic + timeout);
         self.core.connect(now, address, out);
@@ -202,8 +242,8 @@ impl ClientSide {
         self.answers_until = None;
         let Cause::Refused(reason) = cause else {
             self.login.ended();
-            self.retry_at = Some(now + self.attempts.failed());
-            return;
+            let wait = self.attempts.failed();
+            return self.retry_after(now, wait);
         };
         let (advance, wait) = match self.login.refused(reason) {
             Next::Retry { advance, wait } => (advance, wait),
@@ -211,7 +251,28 @@ impl ClientSide {
             Next::End => return self.report(Report::Refused(reason.clone())),
         };
         let usual = if advance { self.attempts.failed() } else { self.attempts.refused() };
-        self.retry_at = Some(now + wait.unwrap_or(usual));
+        self.retry_after(now, wait.unwrap_or(usual));
+    }
+
+    fn retry_after(&mut self, now: Time, wait: Duration) {
+        if self.max_rounds.is_some_and(|most| self.attempts.rounds() >= most) {
+            return self.report(Report::GaveUp);
+        }
+        self.retry_at = Some(now + wait);
+        self.report(Report::Reconnects);
+    }
+
+    /// The names of servers have these addresses now. A session goes on with the old one.
+    pub(super) fn set_remotes(&mut self, mut remotes: Vec<Remote>) {
+        if self.is_random {
+            // Those that are known keep their order.
+            let rank = |remote: &Remote| self.remotes.iter().position(|known| known == remote);
+            remotes.sort_by_key(|remote| rank(remote).unwrap_or(usize::MAX));
+        }
+        if remotes != self.remotes {
+            self.attempts.set_servers(remotes.len());
+            self.remotes = remotes;
+        }
     }
 
     pub(super) fn handle_timeout(&mut self, now: Now, out: &mut Outbox) {
@@ -230,13 +291,28 @@ impl ClientSide {
     }
 }
 
+/// Every order is equally likely, but for the remainder of 32 random bits.
+fn shuffle<T>(items: &mut [T], random: &mut dyn Random) {
+    for last in (1..items.len()).rev() {
+        let mut bytes = [0; 4];
+        random.fill(&mut bytes);
+        items.swap(last, u32::from_ne_bytes(bytes) as usize % (last + 1));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const RETRY: Duration = Duration::from_secs(1);
+
+    fn attempts(servers: usize) -> Attempts {
+        Attempts::new(servers, (RETRY, Duration::from_secs(300)))
+    }
+
     #[test]
     fn servers_are_tried_in_turn_and_ever_more_slowly() {
-        let mut attempts = Attempts::new(2);
+        let mut attempts = attempts(2);
         let tried: Vec<(usize, u64)> =
             (0..40).map(|_| (attempts.server(), attempts.failed().as_secs())).collect();
         assert_eq!(tried[..4], [(0, 1), (1, 1), (0, 1), (1, 1)]);
@@ -246,16 +322,27 @@ mod tests {
 
     #[test]
     fn after_a_session_that_was_up_the_next_server_is_tried_soon() {
-        let mut attempts = Attempts::new(3);
+        let mut attempts = attempts(3);
         (0..100).for_each(|_| _ = attempts.failed());
         attempts.succeeded();
         assert_eq!((attempts.server(), attempts.failed()), (1, RETRY));
-        assert_eq!(Attempts::new(0).server(), 0);
+        assert_eq!(Attempts::new(0, attempts.retry).server(), 0);
+    }
+
+    #[test]
+    fn more_or_fewer_servers_keep_the_round() {
+        let mut attempts = attempts(2);
+        (0..13).for_each(|_| _ = attempts.failed());
+        assert_eq!((attempts.server(), attempts.rounds()), (1, 6));
+        attempts.set_servers(3);
+        assert_eq!((attempts.server(), attempts.rounds()), (1, 6));
+        attempts.set_servers(0);
+        assert_eq!((attempts.server(), attempts.rounds()), (0, 6));
     }
 
     #[test]
     fn after_a_refusal_the_same_server_is_tried_ever_more_slowly() {
-        let mut attempts = Attempts::new(2);
+        let mut attempts = attempts(2);
         attempts.failed();
         let tried: Vec<(usize, u64)> =
             (0..8).map(|_| (attempts.server(), attempts.refused().as_secs())).collect();

@@ -5,6 +5,7 @@ use super::show::Snapshot;
 use crate::openvpn::login::Question;
 use crate::openvpn::options::Network;
 use crate::openvpn::scripts::{Answer, Environment};
+use crate::openvpn::settings::Remote;
 use tunnel::openvpn::action::SessionNumber;
 use tunnel::openvpn::key_method::Credentials;
 
@@ -19,6 +20,8 @@ pub enum Command {
         /// Its MTU.
         mtu: usize,
     },
+    /// The servers of a client have these addresses now.
+    Servers(Vec<Remote>),
     /// The user has answered the question of [`Report::Asks`].
     Answer(Credentials),
     /// End the sessions; a client connects again.
@@ -66,7 +69,11 @@ pub struct Asked {
 #[derive(Debug)]
 pub enum Report {
     /// A server has given us this network.
-    Configured(Network),
+    Configured(Box<Network>),
+    /// An attempt has failed or a session has ended: the names of servers may have other addresses.
+    Reconnects,
+    /// All servers were tried as often as they may be.
+    GaveUp,
     /// The user must be asked before the next attempt to connect.
     Asks(Question),
     /// The server has refused us for good, with this reason.

@@ -1,11 +1,11 @@
 //! The settings of a client.
 
-use super::{Refusals, Sources, ciphers, fallback, keepalive, keys, routes, timing};
+use super::{Refusals, Sources, ciphers, fallback, keepalive, keys, routing, timing};
 use crate::openvpn::login::{LoginSettings, Question};
-use crate::openvpn::settings::{ClientSettings, Remote};
+use crate::openvpn::names::Name;
+use crate::openvpn::settings::{ClientSettings, remotes};
 use config::openvpn::OpenVpn;
-use config::openvpn::settings::{Connection, Family, Login, Transport};
-use std::net::{IpAddr, SocketAddr};
+use config::openvpn::settings::{Connection, Family, Login, Retry, Transport};
 use std::time::Duration;
 use tunnel::openvpn::ClientConfiguration;
 use tunnel::openvpn::key_method::Credentials;
@@ -20,7 +20,8 @@ pub(super) fn client(
     sources: &Sources<'_>,
     refusals: &mut Refusals,
 ) -> Option<ClientSettings> {
-    let remotes = remotes(settings, sources, refusals);
+    let names = names(settings, sources, refusals);
+    let remotes = remotes(&names);
     if settings.connections.iter().any(|it| !keys::is_same(it.wrapping.as_ref(), link.wrapping.as_ref())) {
         let name = ["tls-crypt-v2", "tls-crypt", "tls-auth"].into_iter().find(|name| refusals.has(name));
         let fix = "write the key once, outside of the blocks";
@@ -39,6 +40,17 @@ pub(super) fn client(
             return None;
         }
     };
+    if settings.scripts.dns.is_some() {
+        refusals.refuse("dns-updown", "a program", "delete the line: name servers are set without one");
+    }
+    let own = routing::own(settings, link, sources, refusals);
+    let (first, slowest) = link.retry_seconds;
+    let retry = (Duration::from_secs(first.into()), Duration::from_secs(slowest.into()));
+    let max_rounds = match settings.connecting.attempts {
+        Retry::Infinite => None,
+        Retry::Limited(times) => Some(times),
+    };
+    let is_random = settings.connecting.random;
     let core = ClientConfiguration {
         tls,
         wrap: wrap?,
@@ -46,13 +58,34 @@ pub(super) fn client(
         fallback: fallback(settings),
         auth: keys::digest(settings).0,
         credentials: Credentials::default(),
-        peer_info: Vec::new(),
+        peer_info: peer_info(settings),
         mtu: link.tun_mtu,
         features: OURS,
         keepalive: keepalive(settings, refusals),
         timing: timing(settings),
     };
-    Some(ClientSettings { core, remotes, float: link.float, routes: routes(settings), login })
+    Some(ClientSettings {
+        core,
+        remotes,
+        names,
+        float: link.float,
+        own,
+        name_servers: None,
+        is_random,
+        retry,
+        max_rounds,
+        login,
+    })
+}
+
+/// What the server is told about the user of this machine: variables `UV_` of `setenv`, with `push-peer-info`.
+fn peer_info(settings: &OpenVpn) -> Vec<(String, String)> {
+    let tells = settings.client.as_ref().is_some_and(|client| client.tells_about_itself);
+    let variables = settings.scripts.environment.iter();
+    variables
+        .filter(|(name, value)| tells && name.starts_with("UV_") && !value.contains(char::is_control))
+        .cloned()
+        .collect()
 }
 
 /// User name and password, and what the user is asked for.
@@ -85,39 +118,27 @@ fn login(settings: &OpenVpn, refusals: &mut Refusals) -> LoginSettings {
     LoginSettings { credentials, question, forget, retry: client.retry, prompt: None }
 }
 
-/// The addresses of the servers, in the order in which they are tried.
-fn remotes(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -> Vec<Remote> {
-    let mut remotes = Vec::new();
+/// The servers, in the order in which they are tried. A name without an address is looked up again later, unless `resolv-retry` limits
+/// that.
+fn names(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -> Vec<Name> {
+    let mut names = Vec::new();
     for it in &settings.connections {
-        let Some(host) = &it.remote else { continue };
-        let addresses = match host.parse() {
-            Ok(address) => Ok(vec![address]),
-            Err(_) => (sources.resolve)(host),
+        let Some(host) = it.remote.clone() else { continue };
+        let only_v4 = match it.protocol.family {
+            Family::Any => None,
+            family => Some(family == Family::V4),
         };
-        let fits = |address: &IpAddr| match it.protocol.family {
-            Family::Any => true,
-            Family::V4 => address.is_ipv4(),
-            Family::V6 => address.is_ipv6(),
-        };
-        let addresses = addresses
-            .map_err(|error| error.to_string())
-            .map(|all| all.into_iter().filter(fits).collect::<Vec<IpAddr>>());
-        match addresses {
-            Ok(found) if !found.is_empty() => {
-                let is_tcp = it.protocol.transport != Transport::Udp;
-                let address = |ip| SocketAddr::new(ip, it.remote_port);
-                let timeout = Duration::from_secs(it.timeout_seconds.into());
-                remotes.extend(found.into_iter().map(|ip| Remote { address: address(ip), is_tcp, timeout }));
-            }
-            Ok(_) => {
-                let reason = format!("{host} has no address of the IP version of proto");
-                refusals.wrong("remote", reason, "write proto udp");
-            }
-            Err(error) => {
-                let fix = "write its address, or start again when the name server answers";
-                refusals.wrong("remote", format!("{host} has no address now: {error}"), fix);
-            }
+        let is_tcp = it.protocol.transport != Transport::Udp;
+        let timeout = Duration::from_secs(it.timeout_seconds.into());
+        let mut name = Name { host, port: it.remote_port, is_tcp, timeout, only_v4, known: Vec::new() };
+        let is_final = !name.is_host_name() || settings.connecting.resolve != Retry::Infinite;
+        if let Err(error) = name.look_up(|host| (sources.resolve)(host))
+            && is_final
+        {
+            let fix = "write its address, or start again when the name server answers";
+            refusals.wrong("remote", format!("{} has no address now: {error}", name.host), fix);
         }
+        names.push(name);
     }
-    remotes
+    names
 }

@@ -10,6 +10,7 @@ mod client;
 mod keys;
 mod not_served;
 mod programs;
+mod routing;
 mod server;
 mod sockets;
 #[cfg(test)]
@@ -110,9 +111,10 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
     let Loaded { settings, mut remarks, given } = loaded;
     let mut refusals = Refusals { given, found: Vec::new() };
     refusals.listed(not_served::NOT_SERVED);
-    if settings.role == Role::Client {
-        refusals.listed(not_served::OF_SERVER);
-    }
+    refusals.listed(match settings.role {
+        Role::Client => not_served::OF_SERVER,
+        Role::Server | Role::SiteToSite => not_served::OF_CLIENT,
+    });
     values::check(&settings, &mut refusals);
     let sockets = sockets::sockets(&settings, sources, &mut refusals);
     // A connection is there unless it was refused.
@@ -143,15 +145,11 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
 
 /// Warns of what differs from OpenVPN.
 fn remark(settings: &OpenVpn, refusals: &Refusals, remarks: &mut Vec<Remark>) {
-    let by_name = |it: &Connection| it.remote.as_ref().is_some_and(|host| host.parse::<IpAddr>().is_err());
     let mut warn = |directive: &str, text: &str| {
         let (position, directive, text) =
             (refusals.position(directive), directive.to_owned(), text.to_owned());
         remarks.push(Remark { position, directive, text, is_warning: true });
     };
-    if settings.connections.iter().any(by_name) {
-        warn("remote", "the host name was resolved now, and is not resolved again");
-    }
     if settings.tls.revocation.is_some() && settings.role != Role::Server {
         warn("crl-verify", "the list was read now, and is not read again: restart after a change");
     }

@@ -9,19 +9,16 @@ pub(super) type Row = (&'static str, &'static str);
 const DELETE: &str = "delete the line";
 const SCRIPT: &str = "delete the line: no program is run";
 const MANAGEMENT: &str = "delete the line, and use postern show";
-const BY_SERVER: &str = "delete the line: the server pushes it";
 const CHROOT: &str =
     "delete the line: a filter of system calls confines the process, and user takes its rights";
 const ROUTE: &str = "delete the line: routes are in the main table, without a metric";
-const DNS: &str = "delete the line, and set the name servers of this machine";
-const GATEWAY: &str = "delete the line, and write route NETWORK NETMASK without the address of the server";
+const PUSH_DNS: &str = "write push \"dhcp-option DNS ADDRESS\", for the clients";
+const PUSH: &str = "write push \"redirect-gateway def1\", for the clients";
 
 /// The list.
 pub(super) const NOT_SERVED: &[Row] = &[
     // Sockets and peers.
-    ("remote-random", "delete the line: servers are tried in the order of the file"),
     ("remote-random-hostname", DELETE),
-    ("tun-mtu-max", DELETE),
     ("port-share", "delete the line, and give the other server a port of its own"),
     // TLS.
     ("capath", "write ca FILE with all authorities"),
@@ -36,19 +33,7 @@ pub(super) const NOT_SERVED: &[Row] = &[
     // Data.
     ("force-tls-key-material-export", "delete the line: it is used with each peer that has it"),
     // The tunnel interface, and routes.
-    ("ifconfig-noexec", SCRIPT),
-    ("ifconfig-ipv6", "write server-ipv6 NETWORK/LENGTH on a server; on a client delete the line"),
-    ("block-ipv6", DELETE),
     ("passtos", DELETE),
-    ("route-metric", ROUTE),
-    ("route-table", ROUTE),
-    ("route-delay", "delete the line: routes are added when the tunnel is connected"),
-    ("route-noexec", SCRIPT),
-    ("redirect-gateway", GATEWAY),
-    ("redirect-private", GATEWAY),
-    ("dhcp-option", DNS),
-    ("dns", DNS),
-    ("dns-updown", DNS),
     // Scripts.
     ("up", SCRIPT),
     ("down", SCRIPT),
@@ -83,21 +68,31 @@ pub(super) const NOT_SERVED: &[Row] = &[
     ("ping-timer-rem", DELETE),
     ("inactive", DELETE),
     ("session-timeout", DELETE),
-    ("pull-filter", "delete the line: addresses, routes and the MTU are taken, and nothing else"),
-    ("route-nopull", "delete the line, and let the server push no routes"),
     ("allow-pull-fqdn", DELETE),
-    ("push-peer-info", DELETE),
-    ("allow-recursive-routing", DELETE),
     // The process.
     ("chroot", CHROOT),
     ("shaper", "delete the line, and limit the interface with tc"),
 ];
 
-/// Directives that are served on a server alone: a client takes them from its server.
-pub(super) const OF_SERVER: &[Row] = &[
-    ("topology", BY_SERVER),
-    ("ifconfig", BY_SERVER),
-    ("tls-verify", "delete the line, and write verify-x509-name NAME name"),
+/// Directives that are served on a server alone.
+pub(super) const OF_SERVER: &[Row] =
+    &[("tls-verify", "delete the line, and write verify-x509-name NAME name")];
+
+/// Directives that are served on a client alone.
+pub(super) const OF_CLIENT: &[Row] = &[
+    ("dhcp-option", PUSH_DNS),
+    ("dns", PUSH_DNS),
+    ("dns-updown", DELETE),
+    ("tun-mtu-max", DELETE),
+    ("ifconfig-noexec", SCRIPT),
+    ("ifconfig-ipv6", "write server-ipv6 NETWORK/LENGTH"),
+    ("block-ipv6", "write push block-ipv6"),
+    ("route-metric", ROUTE),
+    ("route-table", ROUTE),
+    ("route-delay", "delete the line: routes are added when the interface is there"),
+    ("route-noexec", SCRIPT),
+    ("redirect-gateway", PUSH),
+    ("redirect-private", PUSH),
 ];
 
 #[cfg(test)]
@@ -120,7 +115,10 @@ mod tests {
         nice mlock status status-version remap-usr1 persist-local-ip persist-remote-ip local connect-timeout server-poll-timeout mtu-disc bind-dev \
         client-connect client-disconnect learn-address tls-verify tmp-dir max-routes-per-client \
         client-cert-not-required auth-user-pass-verify auth-user-pass-optional username-as-common-name ifconfig-push-constraint \
-        auth-gen-token auth-gen-token-secret ifconfig-pool-persist";
+        auth-gen-token auth-gen-token-secret ifconfig-pool-persist \
+        dhcp-option dns dns-updown \
+        remote-random tun-mtu-max ifconfig-noexec ifconfig-ipv6 block-ipv6 route-metric route-table route-delay \
+        route-noexec redirect-gateway redirect-private pull-filter route-nopull push-peer-info allow-recursive-routing";
 
     #[test]
     fn each_directive_that_the_reader_takes_is_served_or_refused() {

@@ -113,10 +113,15 @@ fn host_names_and_routes_of_a_client_are_served() {
         format!("{CLIENT}\nremote vpn.example 443 udp4\nroute 10.3.0.7 255.255.0.0\nmssfix 1400 mtu\n");
     let client = client(&more.replace("route 10.3.0.7", "route 10.3.0.0"));
     assert_eq!(client.remotes.last().map(ToString::to_string).as_deref(), Some("192.0.2.1:443"));
-    assert_eq!(client.routes, ["10.3.0.0/16".parse().expect("literal")]);
+    assert_eq!(
+        client.own.network(&[]).tunnel.keys().map(|(net, _)| net.to_string()).collect::<Vec<_>>(),
+        ["10.3.0.0/16"]
+    );
     assert_eq!(served(&format!("{CLIENT}\nmssfix 1400\n"), &[]).mssfix, Some(1428));
-    let lost = plan(&format!("{CLIENT}\nremote lost.example\n"), &[]).err().expect("refused");
+    let lost = plan(&format!("{CLIENT}\nremote lost.example\nresolv-retry 5\n"), &[]).err().expect("refused");
     assert!(lost.iter().any(|it| it.contains("remote: lost.example has no address now")), "{lost:?}");
+    let later = self::client(&format!("{CLIENT}\nremote lost.example\n"));
+    assert_eq!((later.names.len(), later.remotes.len()), (3, 2), "it is looked up again");
 }
 
 #[test]
@@ -284,18 +289,7 @@ fn what_is_not_served_yet_is_refused_with_its_line() {
             plan(&format!("{base}{line}\n"), &[]).err()
         );
     }
-    let client = [
-        "redirect-gateway def1",
-        "topology subnet",
-        "connect-retry 5",
-        "connect-retry-max 3",
-        "route 10.3.0.0 255.255.0.0 net_gateway",
-        "route 10.3.0.0 255.255.0.0 vpn_gateway 5",
-        "pull-filter ignore route",
-        "remote-random",
-        "script-security 2\ntls-verify /bin/true",
-        "dhcp-option DNS 192.0.2.1",
-    ];
+    let client = ["dns-updown /bin/true", "script-security 2\ntls-verify /bin/true"];
     for line in client {
         let (before, line) = line.rsplit_once('\n').unwrap_or(("", line));
         let base = if before.is_empty() { CLIENT.to_owned() } else { format!("{CLIENT}{before}\n") };

@@ -3,7 +3,7 @@
 use super::{Refusals, keys};
 use config::openvpn::OpenVpn;
 use config::openvpn::settings::{
-    Compression, Connection, Destination, Gateway, MssFix, Retry, Revocation, Role, Route, Topology,
+    Compression, Connection, Destination, Gateway, MssFix, Revocation, Role, Route, Topology,
 };
 use tunnel::replay;
 
@@ -14,7 +14,9 @@ pub(super) fn check(settings: &OpenVpn, refusals: &mut Refusals) {
     tls(settings, refusals);
     data(settings, refusals);
     timers(settings, refusals);
-    routes(settings, refusals);
+    if settings.role == Role::Server {
+        routes(settings, refusals);
+    }
 }
 
 fn role(settings: &OpenVpn, refusals: &mut Refusals) {
@@ -36,9 +38,6 @@ fn connections(settings: &OpenVpn, refusals: &mut Refusals) {
         if it.ipv6_only {
             refusals.refuse("bind", "ipv6only", "delete the line");
         }
-        if it.retry_seconds != (1, 300) {
-            refusals.refuse("connect-retry", "another time than 1 300", "delete the line");
-        }
         if is_server && it.exit_notify > 1 {
             refusals.refuse("explicit-exit-notify", "2 on a server", "write explicit-exit-notify 1");
         }
@@ -46,10 +45,7 @@ fn connections(settings: &OpenVpn, refusals: &mut Refusals) {
             refusals.refuse("mssfix", "fixed", "write mssfix BYTES mtu: packets outside have so many bytes");
         }
     }
-    if settings.connecting.attempts != Retry::Infinite {
-        refusals.refuse("connect-retry-max", "a limit", "delete the line: attempts have no limit");
-    }
-    let of = |it: &Connection| (it.tun_mtu, it.mssfix, it.float);
+    let of = |it: &Connection| (it.tun_mtu, it.mssfix, it.float, it.retry_seconds);
     let mut values = settings.connections.iter().map(of);
     let first = values.next();
     if values.any(|other| Some(other) != first) {

@@ -1,0 +1,49 @@
+//! The process that sets name servers for a client of `postern openvpn`, which has no right to it.
+
+use crate::{Failure, Outcome, child, log};
+use clap::Args;
+use gateway::openvpn::dns::NameServers;
+use gateway::openvpn::dns::helper::Helper;
+use gateway::openvpn::settings::{Role, Settings};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(Args)]
+pub(crate) struct Arguments {}
+
+/// Starts the process for a client; must be called before rights are given up. It ends when the socket is closed.
+pub(crate) fn start(settings: &Settings) -> Result<Option<UnixStream>, Failure> {
+    let Role::Client(client) = &settings.role else { return Ok(None) };
+    if client.own.dns.is_off {
+        return Ok(None);
+    }
+    // A signal from the terminal is for the daemon alone.
+    child::start(child::command("name-servers").process_group(0), "sets name servers").map(Some)
+}
+
+/// Hands the process to a client.
+pub(crate) fn give(settings: &mut Settings, name_servers: Option<&NameServers>) {
+    if let Role::Client(client) = &mut settings.role {
+        client.name_servers = name_servers.filter(|_| !client.own.dns.is_off).cloned();
+    }
+}
+
+/// Sets name servers until the daemon ends.
+pub(crate) fn serve(_: &Arguments) -> Outcome {
+    log::start()?;
+    let socket = child::socket()?;
+    socket.set_nonblocking(false)?;
+    // A service manager sends signals to all processes. This one ends with the daemon, behind which it has something to put back.
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let entered = runtime.enter();
+    let ignored = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
+    drop(entered);
+    for each in &ignored {
+        if let Err(error) = each {
+            tracing::warn!("a signal may end it: {error}");
+        }
+    }
+    Ok(Helper::start("/".into()).serve(&socket, &socket)?)
+}

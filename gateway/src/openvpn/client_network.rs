@@ -1,0 +1,144 @@
+//! What a client has in the kernel: each push reply replaces what differs, and the rest stays. It stays too while no server answers, so
+//! that what leads into the tunnel never leaves in clear.
+
+use super::dns::{NameServers, Request};
+use super::options::Network;
+use super::routing::{self, Servers};
+use crate::host::netlink::{LinkChange, Netlink, NetlinkError};
+use crate::host::wants::Wants;
+use crate::host::{self, HostHandle, Own};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::Path;
+
+/// The settings of each interface about packets by whose source another interface leads (`rp_filter`).
+const INTERFACES: &str = "/proc/sys/net/ipv4/conf";
+
+/// Why a client ends.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The kernel does not say what this machine has.
+    #[error(transparent)]
+    Kernel(#[from] NetlinkError),
+    /// Traffic that the server wants in the tunnel would leave in clear.
+    #[error(
+        "interface {0}: the server's option \"{1}\" is not served, and its traffic would leave in clear\n  fix: do not push it to this client"
+    )]
+    Unprotected(String, String),
+    /// The server pushes too much.
+    #[error(
+        "interface {0}: the server pushes too many routes\n  fix: push fewer, or write pull-filter ignore route"
+    )]
+    TooManyRoutes(String),
+}
+
+/// The network of a client, and what of it is in the kernel.
+pub(super) struct ClientNetwork {
+    interface: String,
+    own: Own,
+    /// The addresses of all servers.
+    servers: BTreeSet<IpAddr>,
+    /// The last push reply.
+    network: Option<Network>,
+    wants: Wants,
+    name_servers: Option<NameServers>,
+    /// What stays closed without the interface; `None` of a program that leaves nothing behind.
+    closed: Option<Wants>,
+}
+
+impl ClientNetwork {
+    pub(super) fn new(
+        interface: &str,
+        own: Own,
+        name_servers: Option<NameServers>,
+        closed: Option<Wants>,
+    ) -> Self {
+        let (servers, wants) = (BTreeSet::new(), Wants::default());
+        Self { interface: interface.to_owned(), own, servers, network: None, wants, name_servers, closed }
+    }
+
+    /// Has the former name servers put back.
+    pub(super) fn end(self) {
+        if let Some(name_servers) = self.name_servers {
+            name_servers.put_back(&self.interface);
+        }
+    }
+
+    /// Servers have these addresses too.
+    pub(super) fn add_servers(
+        &mut self,
+        host: &HostHandle,
+        servers: impl IntoIterator<Item = IpAddr>,
+    ) -> Result<(), ClientError> {
+        let before = self.servers.len();
+        self.servers.extend(servers.into_iter().map(|address| address.to_canonical()));
+        match self.network.take().filter(|_| self.servers.len() != before) {
+            Some(network) => self.configure(host, network),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the network that a server has given us.
+    pub(super) fn configure(&mut self, host: &HostHandle, network: Network) -> Result<(), ClientError> {
+        let name = &self.interface;
+        if let Some(option) = &network.unprotected {
+            return Err(ClientError::Unprotected(name.clone(), option.clone()));
+        }
+        let mut links =
+            Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?.addresses(None)?;
+        links.retain(|link| !self.wants.addresses.contains(link));
+        let passed = is_filtered_strictly(name);
+        let servers = Servers { addresses: &self.servers, passed, links: &links };
+        let wants = routing::wants(&network, &servers, self.own);
+        let wants = wants.map_err(|routing::TooMany| ClientError::TooManyRoutes(name.clone()))?;
+        let wants = guarded(wants, self.closed.as_ref());
+        let mtu = network.mtu.map_or(Ok(()), |mtu| set_mtu(name, mtu));
+        let changed = host.change(name, &self.wants, &wants);
+        self.wants = wants;
+        let is_pushed = !network.dns.dhcp.is_empty() || !network.dns.servers.is_empty();
+        if self.name_servers.is_none() && is_pushed && !network.dns.is_off {
+            tracing::warn!("interface {name}: name servers are not set: only postern openvpn does that");
+        }
+        if let Some(name_servers) = &self.name_servers {
+            let (request, wrong) = Request::of(name, &network.dns);
+            for name in wrong {
+                tracing::warn!("{name:?} is no name of a domain, and is left out");
+            }
+            if let Err(error) = name_servers.set(request) {
+                tracing::warn!("interface {name}: name servers are not set: {error}");
+            }
+        }
+        self.network = Some(network);
+        if let Err(error) = mtu.and(changed) {
+            tracing::error!("interface {name}: {error}");
+        }
+        Ok(())
+    }
+}
+
+/// The same, with what stays closed without the interface: what a daemon has closed, and its routes.
+pub(super) fn guarded(wants: Wants, closed: Option<&Wants>) -> Wants {
+    let Some(closed) = closed else { return wants };
+    let mut both = wants.and(closed);
+    both.closed.extend(wants.routes.into_iter().filter(|(route, _)| route.prefix_len() != 0));
+    both
+}
+
+pub(super) fn set_mtu(name: &str, mtu: u32) -> Result<(), NetlinkError> {
+    host::change_link(name, &[LinkChange { mtu: Some(mtu), ..LinkChange::default() }])
+}
+
+/// Whether an interface drops what comes from addresses that another one leads to. What a server sends has no mark, so the kernel would
+/// look into the tunnel for its address: then that address must lead outside for all packets.
+fn is_filtered_strictly(own: &str) -> bool {
+    let value = |name: &str| -> u8 {
+        let text = std::fs::read_to_string(Path::new(INTERFACES).join(name).join("rp_filter"));
+        text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    };
+    let all = value("all");
+    let names = std::fs::read_dir(INTERFACES).into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    names
+        .filter(|name| !["all", "default", "lo", own].contains(&name.as_str()))
+        .any(|name| value(&name).max(all) == 1)
+}

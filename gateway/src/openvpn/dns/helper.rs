@@ -1,0 +1,197 @@
+//! The process that sets name servers: it knows what may be set, makes every byte of files and command lines itself, and puts
+//! everything back when the daemon is gone.
+
+use super::resolv_conf::{Folder, NAMED, text};
+use super::{Answer, Request};
+use std::io::{self, BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The longest request.
+const LONGEST: u64 = 64 << 10;
+/// Where programs of the system are.
+const FOLDERS: [&str; 4] = ["/usr/bin", "/usr/sbin", "/bin", "/sbin"];
+/// It is there while systemd-resolved runs.
+const RESOLVED: &str = "run/systemd/resolve/io.systemd.Resolve";
+/// Where the kernel lists interfaces.
+const INTERFACES: &str = "sys/class/net";
+
+/// A machine, or for tests a folder like one.
+pub struct Helper {
+    root: PathBuf,
+    /// What was set, to be taken back.
+    set: Option<(Way, Request)>,
+}
+
+/// Who is told about name servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Way {
+    Resolved(PathBuf),
+    Resolvconf(PathBuf),
+    File,
+}
+
+impl Helper {
+    /// Puts back what processes have left that were killed: their interfaces are gone.
+    pub fn start(root: PathBuf) -> Self {
+        let helper = Self { root, set: None };
+        let folder = helper.folder();
+        for interface in folder.interfaces() {
+            if helper.root.join(INTERFACES).join(&interface).exists() {
+                continue;
+            }
+            match folder.put_back(&interface) {
+                Ok(true) => tracing::info!("{NAMED} is put back as it was before {interface}"),
+                Ok(false) => {}
+                Err(error) => tracing::warn!("{NAMED}: {error}"),
+            }
+        }
+        helper
+    }
+
+    /// Serves a daemon until it ends.
+    pub fn serve(mut self, requests: impl io::Read, mut answers: impl Write) -> io::Result<()> {
+        let mut requests = io::BufReader::new(requests);
+        loop {
+            let mut line = Vec::new();
+            let length = io::Read::take(&mut requests, LONGEST).read_until(b'\n', &mut line)?;
+            if length == 0 || !line.ends_with(b"\n") {
+                break;
+            }
+            let answer = match serde_json::from_slice::<Request>(&line) {
+                Ok(request) if request.is_acceptable() => self.set(request),
+                _ => Err("the request is malformed".to_owned()),
+            };
+            let answer = answer.map_or_else(Answer::Failed, Answer::Done);
+            let mut line = serde_json::to_vec(&answer)?;
+            line.push(b'\n');
+            // The daemon may be gone: then the next read says so.
+            let _ = answers.write_all(&line);
+        }
+        self.take_back();
+        Ok(())
+    }
+
+    fn folder(&self) -> Folder {
+        Folder(self.root.join("etc"))
+    }
+
+    fn set(&mut self, request: Request) -> Result<String, String> {
+        let Some(way) = self.way(&request).filter(|_| !request.is_empty()) else {
+            self.take_back();
+            if request.is_empty() {
+                return Ok("as they were before".to_owned());
+            }
+            return Err(
+                "only systemd-resolved has servers for some domains, with a port, or over TLS".to_owned()
+            );
+        };
+        if self.set.as_ref().is_some_and(|(before, _)| *before != way) {
+            self.take_back();
+        }
+        match &way {
+            Way::Resolved(program) => resolved(program, &request)?,
+            Way::Resolvconf(program) => {
+                let name = format!("{}.postern", request.interface);
+                run(program, &["-a", &name], Some(&text(&request)))?;
+            }
+            Way::File => {
+                let folder = self.folder();
+                folder.set(&request).map_err(|error| format!("{NAMED}: {error}"))?;
+            }
+        }
+        let servers: Vec<String> = request.servers.iter().map(|server| request.server(*server)).collect();
+        let how = match &way {
+            Way::Resolved(_) => "systemd-resolved",
+            Way::Resolvconf(_) => "resolvconf",
+            Way::File => "/etc/resolv.conf",
+        };
+        let told = format!(
+            "{} by {how}",
+            if servers.is_empty() { "search domains".to_owned() } else { servers.join(", ") }
+        );
+        self.set = Some((way, request));
+        Ok(told)
+    }
+
+    /// How a request is carried out; `None` if nothing here can do it.
+    fn way(&self, request: &Request) -> Option<Way> {
+        if let Some(program) = self.program("resolvectl").filter(|_| self.root.join(RESOLVED).exists()) {
+            return Some(Way::Resolved(program));
+        }
+        let is_plain = request.domains.is_empty()
+            && !request.over_tls
+            && request.servers.iter().all(|(_, port)| port.is_none_or(|port| port == 53));
+        is_plain.then(|| self.program("resolvconf").map_or(Way::File, Way::Resolvconf))
+    }
+
+    fn program(&self, name: &str) -> Option<PathBuf> {
+        let at = |folder: &&str| self.root.join(folder.trim_start_matches('/')).join(name);
+        FOLDERS.iter().map(at).find(|path| path.exists())
+    }
+
+    fn take_back(&mut self) {
+        let Some((way, request)) = self.set.take() else { return };
+        let done = match way {
+            // It forgets an interface that is gone.
+            Way::Resolved(program) => {
+                let _ = run(&program, &["revert", &request.interface], None);
+                Ok(())
+            }
+            Way::Resolvconf(program) => {
+                run(&program, &["-d", &format!("{}.postern", request.interface)], None)
+            }
+            Way::File => {
+                self.folder().put_back(&request.interface).map(|_| ()).map_err(|error| error.to_string())
+            }
+        };
+        if let Err(error) = done {
+            tracing::warn!("name servers are not put back: {error}");
+        }
+    }
+}
+
+/// Tells systemd-resolved, resolvectl(1).
+fn resolved(program: &Path, request: &Request) -> Result<(), String> {
+    let interface = request.interface.as_str();
+    let servers: Vec<String> = request.servers.iter().map(|server| request.server(*server)).collect();
+    let mut domains = request.search.clone();
+    domains.extend(request.domains.iter().map(|domain| format!("~{domain}")));
+    if request.domains.is_empty() && !servers.is_empty() {
+        // All names: otherwise other links would be asked too.
+        domains.push("~.".to_owned());
+    }
+    if !servers.is_empty() {
+        run(program, &of("dns", interface, &servers), None)?;
+    }
+    run(program, &of("domain", interface, &domains), None)?;
+    if request.over_tls {
+        run(program, &["dnsovertls", interface, "yes"], None)?;
+    }
+    if let Some(mode) = &request.dnssec {
+        run(program, &["dnssec", interface, mode], None)?;
+    }
+    Ok(())
+}
+
+fn of<'a>(verb: &'a str, interface: &'a str, values: &'a [String]) -> Vec<&'a str> {
+    [verb, interface].into_iter().chain(values.iter().map(String::as_str)).collect()
+}
+
+/// Runs a program with a text as its input.
+fn run(program: &Path, arguments: &[&str], input: Option<&str>) -> Result<(), String> {
+    let failed = |error: io::Error| format!("{}: {error}", program.display());
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().env("PATH", FOLDERS.join(":"));
+    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().map_err(failed)?;
+    if let (Some(input), Some(mut pipe)) = (input, child.stdin.take()) {
+        pipe.write_all(input.as_bytes()).map_err(failed)?;
+    }
+    let status = child.wait().map_err(failed)?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{} {}: {status}", program.display(), arguments.join(" ")))
+    }
+}

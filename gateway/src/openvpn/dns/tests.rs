@@ -1,0 +1,169 @@
+//! The helper on a folder that stands for a machine.
+
+use super::helper::Helper;
+use super::*;
+use config::openvpn::settings::DnsServer;
+use lab::files::Files;
+use std::os::unix::fs::symlink;
+
+fn request(interface: &str, server: &str) -> Request {
+    let servers = vec![(server.parse().expect("literal"), None)];
+    Request {
+        interface: interface.to_owned(),
+        servers,
+        search: vec!["corp.example".to_owned()],
+        ..Request::default()
+    }
+}
+
+/// Serves requests to the end, or drops the helper as if it was killed; returns the answers.
+fn serve(files: &Files, requests: &[Request]) -> Vec<Answer> {
+    let lines: Vec<String> =
+        requests.iter().map(|it| serde_json::to_string(it).expect("serializable") + "\n").collect();
+    let mut answers = Vec::new();
+    let helper = Helper::start(files.path().to_owned());
+    helper.serve(lines.concat().as_bytes(), &mut answers).expect("memory");
+    let text = String::from_utf8(answers).expect("JSON");
+    text.lines().map(|line| serde_json::from_str(line).expect("an answer")).collect()
+}
+
+fn conf(files: &Files) -> String {
+    files.read("etc/resolv.conf").unwrap_or_default()
+}
+
+/// Looks at the file before each read: requests are carried out between reads.
+struct Look<'a>(&'a [u8], &'a Files, &'a mut Vec<String>);
+impl io::Read for Look<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        self.2.push(conf(self.1));
+        self.0.read(to)
+    }
+}
+
+#[test]
+fn resolv_conf_is_replaced_and_put_back_with_its_link() {
+    let files = Files::default();
+    files.write("run/stub.conf", "nameserver 192.0.2.53\n", 0o644);
+    std::fs::create_dir_all(files.at("etc")).expect("a folder");
+    symlink("../run/stub.conf", files.at("etc/resolv.conf")).expect("a link");
+    let mut seen = Vec::new();
+    let helper = Helper::start(files.path().to_owned());
+    let line = serde_json::to_string(&request("tun0", "10.8.0.1")).expect("serializable") + "\n";
+    let mut answers = Vec::new();
+    helper.serve(Look(line.as_bytes(), &files, &mut seen), &mut answers).expect("memory");
+    let ours = "# postern openvpn: name servers of tun0\nnameserver 10.8.0.1\nsearch corp.example\n";
+    assert_eq!(seen.last().map(String::as_str), Some(ours), "{}", String::from_utf8_lossy(&answers));
+    assert_eq!(conf(&files), "nameserver 192.0.2.53\n");
+    assert!(files.at("etc/resolv.conf").is_symlink() && files.names("etc") == ["resolv.conf"]);
+    assert_eq!(
+        files.read("run/stub.conf").as_deref(),
+        Some("nameserver 192.0.2.53\n"),
+        "nothing is written through it"
+    );
+}
+
+#[test]
+fn what_a_killed_process_left_is_put_back_at_the_next_start() {
+    let files = Files::default();
+    files.write("etc/resolv.conf", "# postern openvpn: name servers of tun0\nnameserver 10.8.0.1\n", 0o644);
+    files.write("etc/resolv.conf.before-tun0", "nameserver 192.0.2.53\n", 0o644);
+    files.write("sys/class/net/tun0/mtu", "1500", 0o644);
+    assert!(serve(&files, &[]).is_empty());
+    assert!(conf(&files).contains("10.8.0.1"), "the interface is there: its process runs");
+    std::fs::remove_dir_all(files.at("sys")).expect("it is there");
+    serve(&files, &[]);
+    assert_eq!((conf(&files).as_str(), files.names("etc").len()), ("nameserver 192.0.2.53\n", 1));
+    // It was killed between the two steps.
+    std::fs::rename(files.at("etc/resolv.conf"), files.at("etc/resolv.conf.before-tun0")).expect("ours");
+    serve(&files, &[]);
+    assert_eq!(conf(&files), "nameserver 192.0.2.53\n");
+}
+
+#[test]
+fn a_file_that_another_program_has_written_meanwhile_stays() {
+    let files = Files::default();
+    files.write("etc/resolv.conf", "nameserver 203.0.113.53\n", 0o644);
+    files.write("etc/resolv.conf.before-tun0", "nameserver 192.0.2.53\n", 0o644);
+    serve(&files, &[]);
+    assert_eq!(conf(&files), "nameserver 203.0.113.53\n");
+}
+
+/// A program that writes its arguments and its input to a log.
+fn program(files: &Files, name: &str) {
+    let log = files.named("log");
+    files.write(
+        &format!("usr/bin/{name}"),
+        &format!("#!/bin/sh\necho \"{name} $*\" >> {log}\ncat >> {log}\n"),
+        0o755,
+    );
+}
+
+#[test]
+fn resolved_and_resolvconf_are_told_if_they_are_there() {
+    let files = Files::default();
+    files.write("etc/resolv.conf", "nameserver 192.0.2.53\n", 0o644);
+    program(&files, "resolvconf");
+    serve(&files, &[request("tun0", "10.8.0.1")]);
+    let told = files.read("log").unwrap_or_default();
+    assert!(
+        told.starts_with("resolvconf -a tun0.postern\n# postern")
+            && told.ends_with("resolvconf -d tun0.postern\n"),
+        "{told}"
+    );
+    std::fs::remove_file(files.at("log")).expect("it is there");
+    program(&files, "resolvectl");
+    files.write("run/systemd/resolve/io.systemd.Resolve", "", 0o644);
+    let split = Request {
+        domains: vec!["corp.example".to_owned()],
+        search: Vec::new(),
+        server_name: Some("dns.example".to_owned()),
+        over_tls: true,
+        servers: vec![([10, 8, 0, 1].into(), Some(853))],
+        ..request("tun0", "10.8.0.1")
+    };
+    serve(&files, &[request("tun0", "10.8.0.1"), split]);
+    let expected = "resolvectl dns tun0 10.8.0.1\nresolvectl domain tun0 corp.example ~.\n\
+                    resolvectl dns tun0 10.8.0.1:853#dns.example\nresolvectl domain tun0 ~corp.example\n\
+                    resolvectl dnsovertls tun0 yes\nresolvectl revert tun0\n";
+    assert_eq!(files.read("log").as_deref(), Some(expected));
+    assert_eq!(conf(&files), "nameserver 192.0.2.53\n");
+}
+
+#[test]
+fn what_is_no_name_reaches_no_file_and_no_command_line() {
+    let search = ["a.example", "$(reboot)", "a;b", "a b", "a\nnameserver 203.0.113.1", "-x", "", "~."];
+    let dns = Dns {
+        dhcp: vec![[10, 8, 0, 1].into()],
+        search: search.map(str::to_owned).to_vec(),
+        ..Dns::default()
+    };
+    let (clean, wrong) = Request::of("tun0", &dns);
+    assert_eq!((clean.search, wrong.len()), (vec!["a.example".to_owned()], search.len() - 1));
+    let files = Files::default();
+    files.write("etc/resolv.conf", "nameserver 192.0.2.53\n", 0o644);
+    let hostile = [
+        Request { search: vec!["a\nb".to_owned()], ..request("tun0", "10.8.0.1") },
+        Request { dnssec: Some("--help".to_owned()), ..request("tun0", "10.8.0.1") },
+        request("../tun0", "10.8.0.1"),
+        request("-a", "10.8.0.1"),
+    ];
+    for answer in serve(&files, &hostile) {
+        assert_eq!(answer, Answer::Failed("the request is malformed".to_owned()));
+    }
+    assert_eq!(files.names("etc"), ["resolv.conf"]);
+}
+
+#[test]
+fn the_first_server_that_can_be_used_is_taken() {
+    let server = |priority, address: [u8; 4], transport: Option<&str>| DnsServer {
+        priority,
+        addresses: vec![(address.into(), None)],
+        transport: transport.map(str::to_owned),
+        ..DnsServer::default()
+    };
+    let servers = vec![server(1, [10, 8, 0, 1], Some("DoH")), server(2, [10, 8, 0, 2], None)];
+    let dns = Dns { servers, dhcp: vec![[10, 8, 0, 3].into()], ..Dns::default() };
+    assert_eq!(Request::of("tun0", &dns).0.servers, [([10, 8, 0, 2].into(), None)]);
+    let dns = Dns { servers: Vec::new(), ..dns };
+    assert_eq!(Request::of("tun0", &dns).0.servers, [([10, 8, 0, 3].into(), None)]);
+}
