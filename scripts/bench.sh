@@ -27,4 +27,5 @@ measure peers peers
 measure commit commit
 measure flood flood
 measure flood-ike flood --protocol ike
+measure openvpn-storm openvpn-storm
 measure ike ike

@@ -17,6 +17,7 @@ pub mod peers;
 pub mod pipeline;
 pub mod report;
 pub mod sites;
+pub mod storm;
 pub mod system;
 pub mod tunnel;
 
