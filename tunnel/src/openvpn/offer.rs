@@ -61,16 +61,16 @@ fn limited<T: Copy>(wanted: Option<&[String]>, all: Vec<T>, name: impl Fn(T) -> 
 mod tests {
     use super::*;
 
-    fn list(names: &[&str]) -> Option<Vec<String>> {
-        Some(names.iter().map(|&name| name.to_owned()).collect())
+    fn list(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
     }
 
     #[test]
     fn suites_and_groups_are_limited_in_the_order_of_the_list() {
         let offer = Offer {
-            suites_tls12: list(&["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"]),
-            suites_tls13: list(&["TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_256_GCM_SHA384"]),
-            groups: list(&["secp384r1", "X25519"]),
+            suites_tls12: Some(list(&["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"])),
+            suites_tls13: Some(list(&["TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_256_GCM_SHA384"])),
+            groups: Some(list(&["secp384r1", "X25519"])),
             ..Offer::default()
         };
         let provider = offer.provider();
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_version_that_is_refused_or_has_no_suite_is_not_offered() {
-        let no_suite = Offer { suites_tls12: list(&[]), ..Offer::default() };
+        let no_suite = Offer { suites_tls12: Some(list(&[])), ..Offer::default() };
         assert_eq!(no_suite.versions(), [&version::TLS13]);
         let refused = Offer { without_tls13: true, ..Offer::default() };
         assert_eq!(refused.versions(), [&version::TLS12]);
