@@ -23,8 +23,9 @@ fn parts(measurement: &Measurement, pair: usize) -> [f64; 4] {
     let of = |end: fn(&Run) -> Option<&Cost>, part: fn(&Cost) -> f64| {
         measurement.median(pair, |run| end(run).map(part))
     };
-    let (user, system): (fn(&Cost) -> f64, fn(&Cost) -> f64) = (|cost| cost.user, |cost| cost.system);
-    [of(Run::client, user), of(Run::client, system), of(Run::server, user), of(Run::server, system)]
+    let both = |end: fn(&Run) -> Option<&Cost>| [of(end, |cost| cost.user), of(end, |cost| cost.system)];
+    let ([client_user, client_system], [server_user, server_system]) = (both(Run::client), both(Run::server));
+    [client_user, client_system, server_user, server_system]
 }
 
 /// The chart as SVG.

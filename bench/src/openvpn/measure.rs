@@ -81,7 +81,7 @@ impl Test {
         if units <= 0.0 {
             return Err("nothing arrived".into());
         }
-        Times::now(tunnel)?.since(&before, tunnel, value, units, seconds)
+        Ok(Times::now(tunnel)?.since(&before, tunnel, value, units, seconds))
     }
 }
 
@@ -115,13 +115,13 @@ impl Times {
     }
 
     /// The run since then, for each of these units.
-    fn since(&self, before: &Self, tunnel: &Tunnel, value: f64, units: f64, seconds: u32) -> Outcome<Run> {
+    fn since(&self, before: &Self, tunnel: &Tunnel, value: f64, units: f64, seconds: u32) -> Run {
         let end = |index: usize| {
             let (then, gateway) = (&before.threads[index], &tunnel.gateways[index]);
             cost(&self.threads[index], then, gateway, units, f64::from(seconds))
         };
         let softirq = (self.softirq - before.softirq) / units;
-        Ok(Run { value, tail: None, client: Some(end(0)), server: Some(end(1)), softirq: Some(softirq) })
+        Run { value, tail: None, client: Some(end(0)), server: Some(end(1)), softirq: Some(softirq) }
     }
 }
 

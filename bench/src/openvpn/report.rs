@@ -7,6 +7,7 @@ use crate::report::{Machine, median, short, table};
 use crate::tunnel::quartiles;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::Path;
 
 /// CPU time of one gateway, for each unit of what was carried.
@@ -245,7 +246,7 @@ impl Report {
                 ]
             };
             let rows: Vec<Vec<String>> = self.pairs.iter().enumerate().map(row).collect();
-            text += &format!("\n{}: {unit}\n{}", it.name, table(&head, &rows));
+            let _ = write!(text, "\n{}: {unit}\n{}", it.name, table(&head, &rows));
         }
         text
     }
