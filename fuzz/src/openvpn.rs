@@ -65,7 +65,12 @@ pub fn messages(data: &[u8]) {
     for role in [Role::Client, Role::Server] {
         let Ok(message) = KeyMethod::parse(role, data) else { continue };
         let info = PeerInfo::parse(&message.peer_info);
-        let _ = negotiate::choose(&DataCipher::DEFAULT, &info, &message.options);
+        let _ = negotiate::choose(
+            &DataCipher::DEFAULT,
+            DataCipher::DEFAULT.last().copied(),
+            &info,
+            &message.options,
+        );
         if let Some(written) = message.emit(role) {
             let again = KeyMethod::parse(role, &written).expect("we write nothing malformed");
             assert_eq!((again.options, again.peer_info), (message.options, message.peer_info));

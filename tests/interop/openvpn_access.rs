@@ -55,7 +55,7 @@ impl Fixture {
         if let Some((user, password)) = login {
             let file = path(&self.files, &format!("{end}.login"));
             std::fs::write(&file, format!("{user}\n{password}\n")).expect("ours");
-            text += &format!("auth-user-pass {}\n", file.display());
+            text.extend(["auth-user-pass ", file.to_str().expect("UTF-8"), "\n"]);
         }
         start(&mut self.lab, &self.files, Program::Stock, end, &text)
     }
@@ -130,7 +130,7 @@ fn a_program_decides_about_passwords_in_a_file() {
     fixture.is_refused(OTHER_END, "AUTH_FAILED,come later");
     let left = std::fs::read_dir(fixture.files.path()).expect("ours");
     let left = left.filter_map(|file| file.ok()?.file_name().into_string().ok());
-    assert_eq!(left.filter(|name| name.ends_with(".tmp")).count(), 0);
+    assert_eq!(left.filter(|name| name.starts_with("postern-")).count(), 0);
 }
 
 #[test]

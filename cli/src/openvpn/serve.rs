@@ -164,7 +164,7 @@ impl Served {
                     ended?;
                     return Ok(Ended::Over);
                 }
-                _ = tick(interval.as_mut()) => {
+                () = tick(interval.as_mut()) => {
                     if let Some(file) = &mut self.status {
                         file.write(&runner.status(file.format).await);
                     }

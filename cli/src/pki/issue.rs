@@ -183,7 +183,7 @@ mod tests {
                 (Some("anna"), Some("users"))
             );
             assert!(!read.is_authority());
-            assert_eq!(read.not_after() - read.not_before(), DAY * 10 + BEFORE);
+            assert_eq!(read.not_after(), read.not_before() + DAY * 10 + BEFORE);
             let serials = authority.serials_of(pem("CERTIFICATE", &made.certificate).as_bytes(), "it");
             assert_eq!(serials.expect("its own"), [read.serial().to_vec()]);
         }
