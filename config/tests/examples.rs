@@ -43,6 +43,9 @@ fn every_example_is_right() {
             panic!("{}", said.join("\n"))
         });
         assert!(warnings.is_empty(), "{}: {warnings:?}", path.display());
-        assert!(!settings.wireguard.is_empty() || !settings.ipsec.peers.is_empty(), "{}", path.display());
+        let serves_tunnels = !settings.wireguard.is_empty()
+            || !settings.openvpn.is_empty()
+            || !settings.ipsec.peers.is_empty();
+        assert!(serves_tunnels, "{}", path.display());
     }
 }

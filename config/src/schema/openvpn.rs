@@ -19,6 +19,8 @@ pub(super) static INNER: &[Inner] = &[
     inner("interfaces openvpn", "OpenVPN interfaces"),
     inner("interfaces openvpn <interface> authentication", "Name and password that a client sends"),
     inner("interfaces openvpn <interface> encryption", "Data ciphers"),
+    inner("interfaces openvpn <interface> ip", "IPv4 settings"),
+    inner("interfaces openvpn <interface> ipv6", "IPv6 settings"),
     inner("interfaces openvpn <interface> keep-alive", "Detection of a peer that does not answer"),
     inner("interfaces openvpn <interface> local-address", "Addresses of this end, site to site"),
     inner("interfaces openvpn <interface> offload", "Offloads"),

@@ -11,6 +11,7 @@ const ROUTES: &[&str] = &[
     include_str!("../mod.rs"),
     include_str!("../configuration.rs"),
     include_str!("../../wireguard/api.rs"),
+    include_str!("../../openvpn/api.rs"),
     include_str!("../../ipsec/api.rs"),
     include_str!("../../https/api.rs"),
     include_str!("../../machine/service.rs"),
@@ -34,7 +35,11 @@ fn every_route_is_in_the_document() {
 async fn every_operation_of_the_document_is_served() {
     let shown = Shown::new(
         Arc::new(Choice::among(vec![Arc::new(none::None)])),
-        vec![Arc::new(ipsec::api::Peers::default()), Arc::new(wireguard::api::Interfaces::default())],
+        vec![
+            Arc::new(ipsec::api::Peers::default()),
+            Arc::new(openvpn::api::Interfaces::default()),
+            Arc::new(wireguard::api::Interfaces::default()),
+        ],
     );
     let router = router(shown);
     for operation in OPERATIONS.iter().filter(|it| !["/v1/machine", "/v1/service/https"].contains(&it.path)) {
