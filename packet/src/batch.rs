@@ -6,7 +6,7 @@
 use crate::{Endpoint, Slab};
 use std::ops::Range;
 
-/// Free bytes before each packet of [`Batch::append`]: enough for the longest tunnel header.
+/// Free bytes before each packet of [`Batch::append`]: enough for the tunnel headers but those with the longest HMACs.
 pub const HEADROOM: usize = 64;
 /// Free bytes after each packet: enough for the longest padding, trailer and tag.
 pub const TAILROOM: usize = 64;

@@ -23,6 +23,9 @@ use packet::{Batch, DropCounters, DropReason};
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Bytes of the length before a packet over TCP.
+const LENGTH: usize = 2;
+
 /// Bytes of a block, and of the IV.
 const BLOCK: usize = 16;
 
@@ -96,8 +99,8 @@ impl CbcData {
     pub fn lay_out(&self, batch: &mut Batch, packets: Range<usize>, first_sequence: u64) {
         let (header, overhead) = (self.header.length(), self.overhead());
         let word = self.header.word().to_be_bytes();
-        // The longest tags do not fit before the packet: the packet moves into the room after it.
-        let moved = overhead.saturating_sub(HEADROOM);
+        // The longest tags do not fit before the packet, with its length over TCP: it moves into the room after it.
+        let moved = (overhead + LENGTH).saturating_sub(HEADROOM);
         for (index, sequence) in packets.zip(first_sequence..) {
             let length = batch.packet(index).len();
             let padding = self.padding(length);
@@ -275,6 +278,10 @@ mod tests {
             let (data, drops) = (data(encryption, integrity), DropCounters::default());
             for length in 20..60 {
                 let mut batch = sealed(&data, &inner(length));
+                // There is room before it for the length that TCP needs, also for the first packet of the slab.
+                batch.grow(0, LENGTH, 0);
+                let whole = batch.packet(0).len();
+                batch.shrink(0, LENGTH, whole - LENGTH);
                 let mut window = ReplayWindow::new(64);
                 assert!(data.largest(batch.packet(0).len()) >= length.into());
                 data.check(&mut batch, 0..1, &drops);
