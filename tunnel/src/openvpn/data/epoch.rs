@@ -241,8 +241,12 @@ impl EpochData {
         let mut next = packets.start;
         while let Some((epoch, same)) = of_one_epoch(batch, next..packets.end) {
             next = same.end;
-            // Each packet that was not dropped has a key.
-            let Some(found) = receiving.find(epoch) else { break };
+            // Another worker may have moved on to a later epoch since the check.
+            let Some(found) = receiving.find(epoch) else {
+                drops.count(DropReason::KeyExpired, batch.live(same.clone()).count());
+                same.for_each(|index| batch.discard(index));
+                continue;
+            };
             opening::open(batch, same, drops, |batch, call| {
                 let jobs = batch.packets_mut(call.packets).map(|(_, packet)| job(&found.key, packet));
                 opening::call(&*found.key.key, jobs.collect())
