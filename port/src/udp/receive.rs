@@ -146,7 +146,9 @@ impl UdpReceive {
             return Ok(false);
         }
         let [] = wake.wait_at_most([], Some(pause))?;
-        self.ready = had;
+        // The other socket, too: the pause may have hidden its packets.
+        let both = self.sockets.as_ref().map_or([false; 2], |sockets| sockets.both().map(|fd| fd.is_some()));
+        self.ready = [0, 1].map(|version| had[version] || both[version] && !self.is_failing(version));
         Ok(true)
     }
 
