@@ -25,6 +25,8 @@ pub(super) struct Connection {
     pub(super) begun: Mutex<Vec<u8>>,
     /// Whether its session has authenticated.
     pub(super) is_trusted: AtomicBool,
+    /// Whether a whole packet has come.
+    pub(super) has_spoken: AtomicBool,
     /// Whether it was opened here, and the peer has not accepted it.
     pub(super) is_connecting: AtomicBool,
     queue: Mutex<Queue>,
@@ -59,6 +61,7 @@ impl Connection {
             socket,
             begun: Mutex::default(),
             is_trusted: AtomicBool::new(is_connecting),
+            has_spoken: AtomicBool::new(is_connecting),
             is_connecting: AtomicBool::new(is_connecting),
             queue: Mutex::default(),
         }
@@ -84,11 +87,12 @@ impl Connection {
         }
         let mut queue = self.queue();
         let has_waited = !queue.bytes.is_empty();
-        let written = match (queue.is_last, has_waited) {
-            (true, _) => Err(Errno::PIPE),
-            (false, true) => Ok((packets.start, 0)),
-            (false, false) => self.write(batch, packets.clone()),
-        };
+        if queue.is_last {
+            // A late packet does not cut off what the peer is told last.
+            discard(batch, packets, DropReason::SendFailed, drops);
+            return Sent::All;
+        }
+        let written = if has_waited { Ok((packets.start, 0)) } else { self.write(batch, packets.clone()) };
         let Ok((next, sent)) = written else {
             discard(batch, packets, DropReason::SendFailed, drops);
             return Sent::Broken;

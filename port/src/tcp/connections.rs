@@ -24,6 +24,10 @@ use std::time::{Duration, Instant};
 /// Connections that have not authenticated: in total, and of one source, an IPv4 address or an IPv6 /64.
 const PENDING: usize = 1024;
 const PENDING_SOURCE: usize = 32;
+/// How long a connection may take to send its first packet: silent ones must not keep others out for long.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How long no connection is accepted after an error: usually there is no descriptor.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// How long the peer has to read what it was told last.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// The longest packet of a session, and of a connection that has not authenticated: a control packet.
@@ -51,6 +55,10 @@ struct State {
     by_remote: HashMap<SocketAddr, Arc<Connection>>,
     /// Connections that have not authenticated, or that are to end.
     deadlines: BTreeMap<(Instant, u64), Arc<Connection>>,
+    /// The deadline of each of them.
+    deadline_of: HashMap<u64, Instant>,
+    /// When connections are accepted again, after an error.
+    accepts_at: Option<Instant>,
     /// Connections that have not authenticated, by source.
     pending: HashMap<IpAddr, usize>,
     pending_total: usize,
@@ -130,24 +138,50 @@ impl TcpConnections {
         let mut state = self.write();
         let Some(connection) = state.by_remote.get(&remote).map(Arc::clone) else { return };
         connection.finish();
-        state.deadlines.insert((Instant::now() + FAREWELL, connection.number), connection);
+        state.set_deadline(Instant::now() + FAREWELL, connection);
     }
 
     /// The time to the next deadline, of a connection that has not authenticated or is to end.
     pub fn next_timeout(&self) -> Option<Duration> {
         let state = self.read();
-        let ((at, _), _) = state.deadlines.first_key_value()?;
+        let first = state.deadlines.first_key_value().map(|((at, _), _)| *at);
+        let at = first.into_iter().chain(state.accepts_at).min()?;
         Some(at.saturating_duration_since(Instant::now()))
     }
 
     /// Ends connections whose time is over.
     pub fn handle_timeout(&self) {
         let now = Instant::now();
+        let mut over = Vec::new();
         let mut state = self.write();
         while let Some(entry) = state.deadlines.first_entry()
             && entry.key().0 <= now
         {
-            entry.remove().end();
+            let connection = entry.remove();
+            state.deadline_of.remove(&connection.number);
+            over.push(connection);
+        }
+        if state.accepts_at.is_some_and(|at| at <= now) {
+            state.accepts_at = None;
+            self.watch_listeners(&state, EventFlags::IN);
+        }
+        // Workers that send wait for the lock: no system call for each connection below it.
+        drop(state);
+        over.iter().for_each(|connection| connection.end());
+    }
+
+    /// A connection has sent a packet: it may take longer to authenticate than a silent one.
+    pub(super) fn spoke(&self, connection: &Arc<Connection>) {
+        let mut state = self.write();
+        if let Some(before) = state.deadline_of.get(&connection.number).copied() {
+            let at = before - SILENCE.min(state.window) + state.window;
+            state.set_deadline(at, Arc::clone(connection));
+        }
+    }
+
+    fn watch_listeners(&self, state: &State, events: EventFlags) {
+        for (number, socket) in state.listeners.iter().enumerate() {
+            let _ = epoll::modify(&self.epoll, socket, EventData::new_u64(number as u64), events);
         }
     }
 
@@ -158,25 +192,27 @@ impl TcpConnections {
         }
         let mut state = self.write();
         let ended = std::mem::take(&mut state.ended);
-        let forget = |(connection, error): (Arc<Connection>, Option<Errno>)| {
-            state.forget(&connection);
-            (connection.remote, error)
-        };
-        ended.into_iter().map(forget).collect()
+        ended.iter().for_each(|(connection, _)| state.forget(connection));
+        // The sockets are closed after this, without the lock.
+        drop(state);
+        ended.into_iter().map(|(connection, error)| (connection.remote, error)).collect()
     }
 
-    /// Ends all connections, and closes the sockets that listen.
+    /// Ends all connections, and closes the sockets that listen. The slow path is told of the ends: a session may wait for a
+    /// verdict.
     pub fn close(&self) {
         let mut state = self.write();
         for socket in std::mem::take(&mut state.listeners) {
             let _ = epoll::delete(&self.epoll, &socket);
         }
+        state.accepts_at = None;
         for connection in std::mem::take(&mut state.by_number).into_values() {
             let _ = epoll::delete(&self.epoll, &connection.socket);
             connection.finish();
+            state.ended.push((connection, None));
         }
-        let (next, window) = (state.next, state.window);
-        *state = State { next, window, ..State::default() };
+        drop(state);
+        (self.tell)();
     }
 
     pub(super) fn connection(&self, number: u64) -> Option<Arc<Connection>> {
@@ -241,12 +277,20 @@ impl TcpConnections {
         match accepted {
             Ok(Some((socket, remote))) => self.accepted(socket, remote, drops),
             Ok(None) => return false,
-            // No descriptor or no memory: the oldest connection that has not authenticated makes room.
+            // No descriptor or no memory: the connection whose deadline is next makes room, and no other is accepted for a moment.
             Err(_) => {
-                let oldest = self.write().deadlines.pop_first();
-                let Some((_, connection)) = oldest else { return false };
-                connection.end();
-                self.ended(&connection, None);
+                let mut state = self.write();
+                state.accepts_at = Some(Instant::now() + ACCEPT_AGAIN);
+                self.watch_listeners(&state, EventFlags::empty());
+                let oldest = state.deadlines.pop_first();
+                if let Some((_, connection)) = &oldest {
+                    state.deadline_of.remove(&connection.number);
+                }
+                drop(state);
+                if let Some((_, connection)) = oldest {
+                    self.ended(&connection, None);
+                }
+                (self.tell)();
                 return false;
             }
         }
@@ -255,6 +299,9 @@ impl TcpConnections {
 
     fn accepted(&self, socket: OwnedFd, remote: SocketAddr, drops: &DropCounters) {
         let mut state = self.write();
+        if state.listeners.is_empty() {
+            return;
+        }
         let source = source(remote);
         let count = state.pending.get(&source).copied().unwrap_or(0);
         // A connection whose end the slow path has not seen may have had the same address.
@@ -270,8 +317,8 @@ impl TcpConnections {
             return state.forget(&connection);
         }
         let is_first = state.deadlines.is_empty();
-        let at = Instant::now() + state.window;
-        state.deadlines.insert((at, connection.number), connection);
+        let at = Instant::now() + SILENCE.min(state.window);
+        state.set_deadline(at, connection);
         if is_first {
             (self.tell)();
         }
@@ -287,6 +334,14 @@ impl State {
         connection
     }
 
+    /// Sets when a connection is to end, in place of an earlier deadline.
+    fn set_deadline(&mut self, at: Instant, connection: Arc<Connection>) {
+        if let Some(before) = self.deadline_of.insert(connection.number, at) {
+            self.deadlines.remove(&(before, connection.number));
+        }
+        self.deadlines.insert((at, connection.number), connection);
+    }
+
     fn forget(&mut self, connection: &Connection) {
         self.by_number.remove(&connection.number);
         if self.by_remote.get(&connection.remote).is_some_and(|other| other.number == connection.number) {
@@ -297,7 +352,9 @@ impl State {
 
     /// A connection has authenticated, or has ended.
     fn no_longer_pending(&mut self, connection: &Connection) {
-        self.deadlines.retain(|(_, number), _| *number != connection.number);
+        if let Some(at) = self.deadline_of.remove(&connection.number) {
+            self.deadlines.remove(&(at, connection.number));
+        }
         if connection.is_trusted.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -311,7 +368,7 @@ impl State {
     }
 }
 
-/// The longest packet that a connection may send, and the bytes of its length.
+/// The longest packet that a connection may send.
 pub(super) fn longest(connection: &Connection) -> usize {
     if connection.is_trusted.load(Ordering::Relaxed) { LONGEST } else { LONGEST_PENDING }
 }

@@ -12,6 +12,7 @@ use rustix::net::{RecvFlags, recv};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 /// Bytes of one read.
@@ -98,7 +99,12 @@ fn serve(
         connections.writable(connection).map_err(Some)?;
     }
     if events.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
-        return read(connection, batch, drops);
+        let before = batch.len();
+        let turn = read(connection, batch, drops);
+        if batch.len() > before && !connection.has_spoken.swap(true, Ordering::Relaxed) {
+            connections.spoke(connection);
+        }
+        return turn;
     }
     Ok(Turn::Done)
 }

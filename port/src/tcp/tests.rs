@@ -239,11 +239,35 @@ fn what_is_said_last_arrives_before_the_end() {
     let last = numbered(2, 100);
     assert_eq!(port.send(address, &last), 2);
     port.connections.finish(address);
+    assert_eq!(port.send(address, &last), 0, "a late packet is dropped, and cuts nothing off");
     let mut all = Vec::new();
     stream.read_to_end(&mut all).expect("the end is orderly");
     assert_eq!(all, framed(&last));
     drop(stream);
     assert_eq!(port.ended(1), [address]);
+}
+
+#[test]
+fn connections_that_are_closed_with_the_interface_are_told_and_no_more_are_accepted() {
+    let mut port = Port::new(PATIENCE);
+    let (_stream, address) = port.peer();
+    port.received(0);
+    let waits = port.connections.next_timeout().expect("a deadline");
+    assert!(waits <= Duration::from_secs(10), "a silent one: {waits:?}");
+    port.connections.close();
+    assert_eq!(port.ended(1), [address]);
+    assert_eq!(port.connections.next_timeout(), None);
+}
+
+#[test]
+fn a_connection_that_has_sent_a_packet_has_the_whole_window() {
+    let window = Duration::from_secs(60);
+    let mut port = Port::new(window);
+    let (mut stream, _) = port.peer();
+    stream.write_all(&framed(&numbered(1, 20))).expect("taken");
+    assert_eq!(port.received(1).len(), 1);
+    let waits = port.connections.next_timeout().expect("a deadline");
+    assert!(waits > window / 2 && waits <= window, "{waits:?}");
 }
 
 #[test]

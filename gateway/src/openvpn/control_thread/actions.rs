@@ -53,7 +53,8 @@ impl<T: Transmit> ControlThread<T> {
                 }
                 Action::Closed { session, address, cause } => {
                     self.closed(now, session, address, &cause);
-                    if let Some(tcp) = &self.tcp {
+                    // A connection that has ended is forgotten: another one may have the address already.
+                    if let Some(tcp) = self.tcp.as_ref().filter(|_| cause != Cause::ConnectionEnded) {
                         tcp.closed(address);
                     }
                 }
