@@ -7,6 +7,7 @@ use super::routing::{self, Servers};
 use crate::host::netlink::{LinkChange, Netlink, NetlinkError};
 use crate::host::wants::Wants;
 use crate::host::{self, HostHandle, Own};
+use ipnet::IpNet;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
@@ -25,6 +26,11 @@ pub enum ClientError {
         "interface {0}: the server's option \"{1}\" is not served, and its traffic would leave in clear\n  fix: do not push it to this client"
     )]
     Unprotected(String, String),
+    /// The kernel has refused a rule or a route, and redirected traffic would leave in clear.
+    #[error(
+        "interface {0}: {1}\n  traffic that is redirected into the tunnel would leave in clear\n  fix: see the reason of the kernel, or delete redirect-gateway on both ends"
+    )]
+    Clear(String, NetlinkError),
     /// The server pushes too much.
     #[error(
         "interface {0}: the server pushes too many routes\n  fix: push fewer, or write pull-filter ignore route"
@@ -109,11 +115,24 @@ impl ClientNetwork {
             }
         }
         self.network = Some(network);
-        if let Err(error) = mtu.and(changed) {
+        if let Err(error) = changed {
+            let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
+            let has_ipv6 = links.iter().any(is_global_ipv6);
+            if routing::leaves_in_clear(&self.wants, &netlink.rules()?, &netlink.routes()?, has_ipv6) {
+                return Err(ClientError::Clear(name.clone(), error));
+            }
+            tracing::error!("interface {name}: {error}");
+        }
+        if let Err(error) = mtu {
             tracing::error!("interface {name}: {error}");
         }
         Ok(())
     }
+}
+
+/// Whether a packet with this address leaves the local link.
+fn is_global_ipv6(address: &IpNet) -> bool {
+    matches!(address.addr(), IpAddr::V6(it) if !it.is_loopback() && !it.is_unicast_link_local())
 }
 
 /// The same, with what stays closed without the interface: what a daemon has closed, and its routes.

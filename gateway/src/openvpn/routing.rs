@@ -10,7 +10,7 @@
 
 use super::options::Network;
 use crate::host::Own as Number;
-use crate::host::netlink::{MAIN_TABLE, Rule};
+use crate::host::netlink::{MAIN_TABLE, Route, Rule, Way};
 use crate::host::wants::Wants;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::collections::BTreeSet;
@@ -135,6 +135,25 @@ fn add_table(
     }
 }
 
+/// Whether what a kernel with these rules and routes lacks lets traffic for the tunnel leave in clear. A route into the tunnel may lack:
+/// the one that closes its prefix is below it. Without an IPv6 address outside, no IPv6 packet leaves.
+pub fn leaves_in_clear(wants: &Wants, rules: &[Rule], routes: &[Route], has_ipv6: bool) -> bool {
+    let is_v6_of = |rule: &Rule| match rule {
+        Rule::NotMarked { v6, .. } => Some(*v6),
+        // Without it, packets for the links of this machine go into the tunnel.
+        _ => None,
+    };
+    let mut leading = wants.rules.iter().filter_map(|rule| Some((rule, is_v6_of(rule)?)));
+    let closes = |&(prefix, table): &(IpNet, u32)| {
+        routes.iter().any(|it| (it.prefix, it.table, it.way) == (prefix, table, Way::Nowhere))
+    };
+    // In the main table are the routes that a daemon closes without a redirect.
+    let mut closed = wants.closed.iter().filter(|(_, table)| *table != MAIN_TABLE);
+    let counts = |v6: bool| !v6 || has_ipv6;
+    leading.any(|(rule, v6)| counts(v6) && !rules.contains(rule))
+        || closed.any(|of| counts(is_v6(of.0)) && !closes(of))
+}
+
 fn everything(v6: bool) -> IpNet {
     if v6 { Ipv6Net::default().into() } else { Ipv4Net::default().into() }
 }
@@ -211,6 +230,28 @@ mod tests {
         assert!(found.routes.iter().all(|(prefix, _)| !prefix.contains(&net("192.0.2.0/24"))));
         assert!(served_at(&network(&["192.0.2.0/24"]), "192.0.2.1", &links).routes.is_empty());
         assert_eq!(served_at(&network(&["192.0.2.0/30"]), "192.0.2.1", &links).routes.len(), 2);
+    }
+
+    #[test]
+    fn a_refused_rule_or_closing_route_lets_redirected_traffic_leave_in_clear() {
+        let mut whole = network(&["10.0.0.0/8"]);
+        whole.redirect = Some(Redirect { ipv6: true, ..Redirect::default() });
+        let wants = served(&whole, "192.0.2.1");
+        let rules: Vec<Rule> = wants.rules.iter().copied().collect();
+        let closing = |&(prefix, table): &(IpNet, u32)| Route { prefix, table, way: Way::Nowhere };
+        let routes: Vec<Route> = wants.closed.iter().map(closing).collect();
+        assert!(rules.len() == 4 && routes.len() == 2, "{wants:?}");
+        assert!(!leaves_in_clear(&wants, &rules, &routes, true), "no route into the tunnel is needed");
+        let is_v4 = |rule: &Rule| matches!(rule, Rule::NotMarked { v6: false, .. });
+        let without: Vec<Rule> = rules.iter().copied().filter(|rule| !is_v4(rule)).collect();
+        assert!(leaves_in_clear(&wants, &without, &routes, false));
+        let without: Vec<Route> = routes.iter().copied().filter(|route| is_v6(route.prefix)).collect();
+        assert!(leaves_in_clear(&wants, &rules, &without, false));
+        let without: Vec<Route> = routes.iter().copied().filter(|route| !is_v6(route.prefix)).collect();
+        assert!(leaves_in_clear(&wants, &rules, &without, true));
+        assert!(!leaves_in_clear(&wants, &rules, &without, false), "this machine has no IPv6");
+        let split = served(&network(&["10.0.0.0/8"]), "192.0.2.1");
+        assert!(!leaves_in_clear(&split, &[], &[], true), "nothing is redirected");
     }
 
     #[test]
