@@ -7,7 +7,7 @@ use crate::host::netlink::MAIN_TABLE;
 use crate::host::wants::Wants;
 use config::Path;
 use config::import::{Disk, Files};
-use config::openvpn::settings::{Addresses, Destination};
+use config::openvpn::settings::{Addresses, Destination, Revocation};
 use config::openvpn::{OpenVpn, Refusal, Remark};
 use config::settings::openvpn::{CLIENTS, OpenVpn as Wanted, Profile};
 use ipnet::{IpNet, Ipv4Net};
@@ -70,6 +70,9 @@ const OF_A_PROCESS: &[Row] = &[
     ("writepid", PROCESS),
 ];
 
+/// A directory of revoked serial numbers is read by the process for files, which a daemon does not have.
+const DIRECTORY: Row = ("crl-verify", "delete the line, and set pki ca NAME crl-file FILE");
+
 /// The refusal of files of clients.
 const CLIENT_FILES: &str = "not served for an interface of the configuration\n  fix: delete the line, and set interfaces openvpn \
                             INTERFACE server client NAME";
@@ -118,7 +121,11 @@ pub(super) fn settings(
         |refusals: Vec<Refusal>| Refused(refusals.iter().map(|it| refusal(profile, path, it)).collect());
     let disk = disk();
     let loaded = profile.load(&disk).map_err(told)?;
-    let own: Vec<Refusal> = OF_A_PROCESS.iter().filter_map(|row| of_a_process(row, &loaded.given)).collect();
+    let mut own: Vec<Refusal> =
+        OF_A_PROCESS.iter().filter_map(|row| of_a_process(row, &loaded.given)).collect();
+    if matches!(loaded.settings.tls.revocation, Some(Revocation::Directory(_))) {
+        own.extend(of_a_process(&DIRECTORY, &loaded.given));
+    }
     if !own.is_empty() {
         return Err(told(own));
     }
@@ -264,6 +271,13 @@ mod tests {
             "{told}"
         );
         assert!(told.contains("openvpn-option: user: ") && told.contains("\n  fix: "), "{told}");
+    }
+
+    #[test]
+    fn a_directory_of_revoked_serial_numbers_is_refused() {
+        let told = refused(&["openvpn-option 'crl-verify / dir'"]);
+        assert!(told.contains("vtun0 openvpn-option: crl-verify: not served for an interface"), "{told}");
+        assert!(told.contains("set pki ca NAME crl-file FILE"), "{told}");
     }
 
     #[test]
