@@ -1,6 +1,7 @@
 //! One OpenVPN interface: what carries its packets, its control thread, and how to talk to it.
 
 use super::control_thread::{Command, ControlThread, Inbox, Parts, Report, Snapshot};
+use super::scripts::Answer;
 use super::settings::{Remote, Settings};
 use super::tcp::Tcp;
 use crate::clock::Clock;
@@ -104,6 +105,12 @@ impl Interface {
     /// Hands in what the user has answered.
     pub fn answer(&self, credentials: Credentials) {
         let _ = self.commands.send(Command::Answer(credentials));
+    }
+
+    /// The revocation list has changed, or cannot be read.
+    pub(super) fn renew_revocations(&self, answer: Answer) {
+        // The control thread lives as long as the interface.
+        let _ = self.commands.send(Command::Revocations(answer));
     }
 
     /// Begins the sessions again.

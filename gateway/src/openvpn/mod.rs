@@ -24,6 +24,7 @@ pub mod model;
 pub mod names;
 pub mod options;
 pub mod pool;
+mod revocation_list;
 mod routing;
 pub mod runner;
 pub mod scripts;

@@ -2,18 +2,21 @@
 //!
 //! ```text
 //! create ──> task: Runner::run ──> stop ──> gone
+//!                     │  beside it: the revocation list, read again when it changes
 //!                     └── refused ──> link down, and the reason is shown ──> stop
 //! ```
 
 use super::interface::Interface;
+use super::revocation_list::{self, LOOKED_AT};
 use super::runner::{RunError, Runner};
-use super::tree::{self, Refused};
+use super::tree::{self, Accepted, Refused};
 use crate::host;
 use crate::host::netlink::LinkChange;
 use crate::service::Context;
 use crate::tunnel_interface::{Options, Removed, end};
 use config::Path;
 use config::settings::OpenVpn;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -73,7 +76,7 @@ impl Served {
         let read = move || tree::settings(&own, &path, &copy, tree::resolve);
         let read = tokio::task::spawn_blocking(read).await;
         let read = read.map_err(|_| ServiceError::Panicked(name.to_owned()))?;
-        let (settings, warnings) = read.map_err(Settings::from)?;
+        let Accepted { settings, warnings, revocations } = read.map_err(Settings::from)?;
         for warning in warnings {
             tracing::warn!("{warning}");
         }
@@ -88,7 +91,7 @@ impl Served {
         )?;
         let (interface, failure) = (runner.interface(), Failure::default());
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(run(runner, stopped, context.events.clone(), failure.clone()));
+        let task = tokio::spawn(run(runner, revocations, stopped, context.events.clone(), failure.clone()));
         Ok(Self { interface, settings: wanted, failure, stop, task })
     }
 
@@ -110,13 +113,23 @@ impl Served {
 
 async fn run(
     mut runner: Runner,
+    revocations: Option<PathBuf>,
     mut stopped: oneshot::Receiver<()>,
     events: mpsc::UnboundedSender<Removed>,
     failure: Failure,
 ) {
-    let name = runner.interface().name().to_owned();
+    let interface = runner.interface();
+    let name = interface.name().to_owned();
+    // It ends with the runner, and holds the interface no longer.
+    let watched = async move {
+        if let Some(file) = revocations {
+            revocation_list::watch(file, LOOKED_AT, |answer| interface.renew_revocations(answer)).await;
+        }
+        std::future::pending::<std::convert::Infallible>().await
+    };
     let ended = tokio::select! {
         ended = runner.run() => ended,
+        never = watched => match never {},
         _ = &mut stopped => return runner.end(),
     };
     match ended {

@@ -84,7 +84,7 @@ impl Service for OpenVpnService {
         let (mut warnings, mut refused) = (Vec::new(), Refused::new());
         for (name, wanted) in &settings.openvpn {
             match tree::settings(name, &path_of(name), wanted, tree::UNRESOLVED) {
-                Ok((_, warned)) => warnings.extend(warned),
+                Ok(accepted) => warnings.extend(accepted.warnings),
                 Err(error) => _ = refused.insert(path_of(name), Refusal::new(error, false)),
             }
         }

@@ -2,6 +2,7 @@
 
 use super::client_file;
 use super::convert::{Sources, convert};
+use super::scripts::Hook;
 use super::settings::{Role, Settings};
 use crate::host::netlink::MAIN_TABLE;
 use crate::host::wants::Wants;
@@ -109,13 +110,21 @@ pub(super) fn resolve(host: &str) -> io::Result<Vec<IpAddr>> {
     Ok((host, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
 }
 
-/// The settings of an interface, and warnings.
+/// An interface that can be served.
+pub(super) struct Accepted {
+    pub(super) settings: Settings,
+    pub(super) warnings: Vec<String>,
+    /// The file of a server that is read again when it changes.
+    pub(super) revocations: Option<PathBuf>,
+}
+
+/// The settings of an interface.
 pub(super) fn settings(
     name: &str,
     path: &Path,
     wanted: &Wanted,
     resolve: Resolve,
-) -> Result<(Settings, Vec<String>), Refused> {
+) -> Result<Accepted, Refused> {
     let profile = &wanted.profile;
     let told =
         |refusals: Vec<Refusal>| Refused(refusals.iter().map(|it| refusal(profile, path, it)).collect());
@@ -163,7 +172,10 @@ pub(super) fn settings(
     }
     // The files of clients are of the configuration: a commit reads them again.
     let warnings = plan.remarks.iter().filter(|it| it.is_warning && it.directive != "client-config-dir");
-    Ok((plan.settings, warnings.map(|it| remark(profile, path, it)).collect()))
+    let warnings = warnings.map(|it| remark(profile, path, it)).collect();
+    let mut files = plan.programs.by_hook;
+    let revocations = files.remove(&Hook::Revocations).map(|file| file.path);
+    Ok(Accepted { settings: plan.settings, warnings, revocations })
 }
 
 fn of_a_process(

@@ -13,7 +13,7 @@ mod files;
 mod handle;
 pub mod process;
 mod running;
-mod served;
+pub(crate) mod served;
 #[cfg(test)]
 mod tests;
 mod wire;

@@ -45,7 +45,7 @@ fn client_file(folder: &Path, named: &str) -> io::Result<Answer> {
 }
 
 /// The revocation list, or the names in its directory, if it is not as it was.
-fn revocations(path: &Path, before: &str) -> io::Result<Answer> {
+pub(crate) fn revocations(path: &Path, before: &str) -> io::Result<Answer> {
     let there = std::fs::metadata(path)?;
     let signature = signature(&there);
     if signature == before {
