@@ -20,7 +20,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -59,6 +59,16 @@ pub fn write(path: &Path, wanted: &Wanted<'_>) -> io::Result<()> {
 pub fn read(path: &Path, most: u64) -> io::Result<(Zeroizing<Vec<u8>>, Metadata)> {
     let Located { folder, name } = locate(path)?;
     folder.read(&name, most)
+}
+
+/// Opens a regular file that is written in its place, for all that a process tells: see [`Folder::output`]. In `/dev`, which root alone
+/// can change, it may be a device or a pipe too.
+pub fn output(path: &Path, appends: bool) -> io::Result<File> {
+    if path.parent() == Some(Path::new("/dev")) {
+        return OpenOptions::new().append(appends).write(true).open(path);
+    }
+    let Located { folder, name } = locate(path)?;
+    folder.output(&name, appends)
 }
 
 /// The name beside a file under which it is written first: one that neither cron nor rsyslog nor systemd reads.
@@ -227,6 +237,24 @@ impl Folder {
     pub fn lock_file(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         Ok(File::from(openat(self, name, flags, Mode::from_raw_mode(0o600))?))
+    }
+
+    /// Opens a regular file for writing, at its end or from an empty one on. It is made for this user alone if it is not there. No link is
+    /// followed.
+    pub fn output(&self, name: &OsStr, appends: bool) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let flags = flags | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let flags = if appends { flags | OFlags::APPEND } else { flags };
+        let opened = openat(self, name, flags, Mode::from_raw_mode(0o600));
+        let file =
+            File::from(opened.map_err(|error| if error == Errno::LOOP { link() } else { error.into() })?);
+        if !file.metadata()?.is_file() {
+            return Err(no_file("it is not a regular file"));
+        }
+        if !appends {
+            file.set_len(0)?;
+        }
+        Ok(file)
     }
 
     /// Removes a folder with all that is in it, or a file, if it is there. No link is followed.

@@ -43,6 +43,28 @@ fn two_processes_do_not_write_one_file_at_once() {
 }
 
 #[test]
+fn a_file_for_output_is_private_and_is_no_link_of_another_user() {
+    use std::io::Write;
+    let (temporary, _) = folder();
+    let at = temporary.path().join("log");
+    output(&at, false).expect("made").write_all(b"one").expect("ours");
+    output(&at, true).expect("ours").write_all(b" two").expect("ours");
+    assert_eq!(fs::read(&at).expect("there"), b"one two");
+    assert_eq!(fs::metadata(&at).expect("there").mode() & 0o7777, 0o600);
+    output(&at, false).expect("ours");
+    assert!(fs::read(&at).expect("there").is_empty(), "it begins anew");
+    let target = temporary.path().join("target");
+    fs::write(&target, "of root").expect("ours");
+    symlink(&target, temporary.path().join("link")).expect("ours");
+    output(&temporary.path().join("link"), true).expect("a link in a folder of this user alone counts");
+    fs::set_permissions(temporary.path(), Permissions::from_mode(0o1777)).expect("ours");
+    assert!(output(&temporary.path().join("link"), false).is_err(), "any user may have made it");
+    assert_eq!(fs::read(&target).expect("there"), b"of root");
+    assert!(output(temporary.path(), false).is_err());
+    output(Path::new("/dev/null"), false).expect("a device of root");
+}
+
+#[test]
 fn devices_and_pipes_are_neither_replaced_nor_waited_for() {
     let (temporary, folder) = folder();
     let made =

@@ -4,7 +4,7 @@ use crate::log::Asked;
 use crate::{Failure, log};
 use config::openvpn::settings::Log;
 use gateway::api::LogKeeper;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, IsTerminal, Write, stderr};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
@@ -74,9 +74,8 @@ pub(super) fn start(log: &Log) -> Result<Option<File>, Failure> {
 
 /// Standard output and standard error go to a file from now on; those of scripts too.
 fn redirect(path: &Path, appends: bool) -> Result<File, Failure> {
-    let mut options = OpenOptions::new();
-    options.create(true).append(appends).write(true).truncate(!appends);
-    let file = options.open(path).map_err(|error| {
+    // Still root: another user must not lead it elsewhere by a link.
+    let file = disk::output(path, appends).map_err(|error| {
         format!("log {}: {error}\n  fix: make the folder, or name a file that can be written", path.display())
     })?;
     let before = File::from(stderr().as_fd().try_clone_to_owned()?);

@@ -2,7 +2,7 @@
 
 use config::openvpn::settings::{Log, Status};
 use gateway::openvpn::status::Format;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Seek, Write};
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -19,7 +19,7 @@ impl StatusFile {
     pub(super) fn open(log: &Log) -> Option<Self> {
         let status = log.status.clone()?;
         let path = status.file.display();
-        match OpenOptions::new().create(true).truncate(true).write(true).open(&status.file) {
+        match disk::output(&status.file, false) {
             Ok(file) => Some(Self { file, format: format(log), status }),
             Err(error) => {
                 tracing::warn!(
