@@ -148,6 +148,11 @@ pub(super) fn check_with(
             Ok(sections) => sections,
             Err(error) => return wrong(refusals, "crl-verify", &error, PEM_FIX),
         };
+        // A file that is cut in its first line has none: without a list, no certificate would be revoked.
+        if sections.is_empty() {
+            refusals.wrong("crl-verify", "there is no BEGIN X509 CRL in it".to_owned(), PEM_FIX);
+            return None;
+        }
         for list in sections {
             if let Err(error) = check.add_list(list.der.expose()) {
                 return wrong(refusals, "crl-verify", &error, "make it again: easyrsa gen-crl");

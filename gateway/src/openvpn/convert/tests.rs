@@ -236,6 +236,18 @@ fn sockets_that_a_server_cannot_have_are_refused() {
 }
 
 #[test]
+fn a_list_that_is_read_again_and_is_cut_in_its_first_line_is_refused() {
+    let files = Memory::new(&[("vpn.conf", SERVER)]);
+    let loaded = load(&["--config".to_owned(), "vpn.conf".to_owned()], &files).expect("right");
+    let mut refusals = Refusals { given: loaded.given, found: Vec::new() };
+    let peer = tunnel::openvpn::wrap::Role::Client;
+    let check = keys::check_with(&loaded.settings, peer, Some(b"-----BEGIN X509 C"), &mut refusals);
+    assert!(check.is_none());
+    let told: String = refusals.found.iter().map(Refusal::to_string).collect();
+    assert!(told.contains("crl-verify: there is no BEGIN X509 CRL in it"), "{told}");
+}
+
+#[test]
 fn programs_and_the_directory_of_clients_are_named_once() {
     let text = format!(
         "{SERVER}\nscript-security 3\nclient-config-dir ccd\nccd-exclusive\nauth-user-pass-verify \"check -x 'a b'\" via-env\n\
