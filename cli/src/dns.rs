@@ -3,7 +3,7 @@
 use crate::{Failure, Outcome, child, log};
 use clap::Args;
 use gateway::openvpn::dns::NameServers;
-use gateway::openvpn::dns::helper::Helper;
+use gateway::openvpn::dns::helper::{Helper, is_tunnel};
 use gateway::openvpn::settings::{Role, Settings};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -45,5 +45,5 @@ pub(crate) fn serve(_: &Arguments) -> Outcome {
             tracing::warn!("a signal may end it: {error}");
         }
     }
-    Ok(Helper::start("/".into()).serve(&socket, &socket)?)
+    Ok(Helper::start("/".into(), is_tunnel).serve(&socket, &socket)?)
 }

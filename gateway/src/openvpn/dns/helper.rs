@@ -3,6 +3,7 @@
 
 use super::resolv_conf::{Folder, NAMED, text};
 use super::{Answer, Request};
+use crate::host::netlink::Netlink;
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,6 +20,8 @@ const INTERFACES: &str = "sys/class/net";
 /// A machine, or for tests a folder like one.
 pub struct Helper {
     root: PathBuf,
+    /// Whether an interface may have name servers of a tunnel: a daemon that was taken over may name any.
+    is_tunnel: fn(&str) -> bool,
     /// What was set, to be taken back.
     set: Option<(Way, Request)>,
 }
@@ -33,8 +36,8 @@ enum Way {
 
 impl Helper {
     /// Puts back what processes have left that were killed: their interfaces are gone.
-    pub fn start(root: PathBuf) -> Self {
-        let helper = Self { root, set: None };
+    pub fn start(root: PathBuf, is_tunnel: fn(&str) -> bool) -> Self {
+        let helper = Self { root, is_tunnel, set: None };
         let folder = helper.folder();
         for interface in folder.interfaces() {
             if helper.root.join(INTERFACES).join(&interface).exists() {
@@ -86,9 +89,20 @@ impl Helper {
                 "only systemd-resolved has servers for some domains, with a port, or over TLS".to_owned()
             );
         };
-        if self.set.as_ref().is_some_and(|(before, _)| *before != way) {
+        if !(self.is_tunnel)(&request.interface) {
+            return Err(format!("{} is not the interface of a tunnel", request.interface));
+        }
+        // systemd-resolved keeps what a request does not name; the others replace all.
+        let is_kept = matches!(way, Way::Resolved(_));
+        if self
+            .set
+            .as_ref()
+            .is_some_and(|(before, of)| is_kept || *before != way || of.interface != request.interface)
+        {
             self.take_back();
         }
+        // What fails halfway is taken back too.
+        self.set = Some((way.clone(), request.clone()));
         match &way {
             Way::Resolved(program) => resolved(program, &request)?,
             Way::Resolvconf(program) => {
@@ -110,7 +124,6 @@ impl Helper {
             "{} by {how}",
             if servers.is_empty() { "search domains".to_owned() } else { servers.join(", ") }
         );
-        self.set = Some((way, request));
         Ok(told)
     }
 
@@ -149,6 +162,12 @@ impl Helper {
             tracing::warn!("name servers are not put back: {error}");
         }
     }
+}
+
+/// Whether the kernel has such an interface, of the kind that is made for tunnels.
+pub fn is_tunnel(interface: &str) -> bool {
+    let kind = Netlink::open().ok().and_then(|mut netlink| netlink.link_kind(interface).ok()?);
+    kind.as_deref() == Some("tun")
 }
 
 /// Tells systemd-resolved, resolvectl(1).

@@ -21,7 +21,7 @@ fn serve(files: &Files, requests: &[Request]) -> Vec<Answer> {
     let lines: Vec<String> =
         requests.iter().map(|it| serde_json::to_string(it).expect("serializable") + "\n").collect();
     let mut answers = Vec::new();
-    let helper = Helper::start(files.path().to_owned());
+    let helper = Helper::start(files.path().to_owned(), |name| name.starts_with("tun"));
     helper.serve(lines.concat().as_bytes(), &mut answers).expect("memory");
     let text = String::from_utf8(answers).expect("JSON");
     text.lines().map(|line| serde_json::from_str(line).expect("an answer")).collect()
@@ -47,7 +47,7 @@ fn resolv_conf_is_replaced_and_put_back_with_its_link() {
     std::fs::create_dir_all(files.at("etc")).expect("a folder");
     symlink("../run/stub.conf", files.at("etc/resolv.conf")).expect("a link");
     let mut seen = Vec::new();
-    let helper = Helper::start(files.path().to_owned());
+    let helper = Helper::start(files.path().to_owned(), |name| name.starts_with("tun"));
     let line = serde_json::to_string(&request("tun0", "10.8.0.1")).expect("serializable") + "\n";
     let mut answers = Vec::new();
     helper.serve(Look(line.as_bytes(), &files, &mut seen), &mut answers).expect("memory");
@@ -123,7 +123,7 @@ fn resolved_and_resolvconf_are_told_if_they_are_there() {
     };
     serve(&files, &[request("tun0", "10.8.0.1"), split]);
     let expected = "resolvectl dns tun0 10.8.0.1\nresolvectl domain tun0 corp.example ~.\n\
-                    resolvectl dns tun0 10.8.0.1:853#dns.example\nresolvectl domain tun0 ~corp.example\n\
+                    resolvectl revert tun0\nresolvectl dns tun0 10.8.0.1:853#dns.example\nresolvectl domain tun0 ~corp.example\n\
                     resolvectl dnsovertls tun0 yes\nresolvectl revert tun0\n";
     assert_eq!(files.read("log").as_deref(), Some(expected));
     assert_eq!(conf(&files), "nameserver 192.0.2.53\n");
@@ -151,6 +151,24 @@ fn what_is_no_name_reaches_no_file_and_no_command_line() {
         assert_eq!(answer, Answer::Failed("the request is malformed".to_owned()));
     }
     assert_eq!(files.names("etc"), ["resolv.conf"]);
+}
+
+#[test]
+fn only_an_interface_of_a_tunnel_gets_name_servers() {
+    let files = Files::default();
+    files.write("etc/resolv.conf", "nameserver 192.0.2.53\n", 0o644);
+    program(&files, "resolvconf");
+    let refused = Answer::Failed("eth0 is not the interface of a tunnel".to_owned());
+    assert_eq!(serve(&files, &[request("eth0", "203.0.113.1")]), [refused]);
+    assert_eq!(files.read("log"), None);
+    // Another interface takes the place of the first one, as after SIGHUP with another dev.
+    serve(&files, &[request("tun0", "10.8.0.1"), request("tun1", "10.8.0.1")]);
+    let told = files.read("log").unwrap_or_default();
+    let told: Vec<&str> = told.lines().filter(|line| line.starts_with("resolvconf")).collect();
+    let [first, second] = ["tun0", "tun1"].map(|name| [format!("-a {name}"), format!("-d {name}")]);
+    let expected: Vec<String> =
+        [first, second].concat().iter().map(|done| format!("resolvconf {done}.postern")).collect();
+    assert_eq!(told, expected);
 }
 
 #[test]
