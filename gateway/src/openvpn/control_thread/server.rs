@@ -9,6 +9,8 @@
 mod deciding;
 mod files;
 mod questions;
+#[cfg(test)]
+mod tests;
 mod tokens;
 mod told;
 mod variables;
@@ -192,30 +194,32 @@ impl ServerSide {
         self.core.next_timeout().into_iter().chain(others).min()
     }
 
-    /// Ends earlier sessions with a common name: the client has connected again.
-    fn end_others(&mut self, now: Now, session: SessionNumber, name: &str, out: &mut Outbox) {
+    /// Ends earlier sessions with a common name: the client has connected again. Returns whether there were any.
+    fn end_others(&mut self, now: Now, session: SessionNumber, name: &str, out: &mut Outbox) -> bool {
         let is_other =
             |(other, admitted): &(&SessionNumber, &Admitted)| **other != session && admitted.name == name;
         let others: Vec<SessionNumber> =
             self.admitted.iter().filter(is_other).map(|(other, _)| *other).collect();
-        for other in others {
-            self.core.replace(now, other, out);
+        for other in &others {
+            self.core.replace(now, *other, out);
             // Its addresses are free for the new session at once.
-            self.pool.release(other);
+            self.pool.release(*other);
         }
+        !others.is_empty()
     }
 
-    /// Ends sessions with addresses that settings give to another client.
-    fn end_holders(&mut self, now: Now, session: SessionNumber, lease: &Lease, out: &mut Outbox) {
+    /// Ends sessions with addresses that settings give to another client. Returns whether there were any.
+    fn end_holders(&mut self, now: Now, session: SessionNumber, lease: &Lease, out: &mut Outbox) -> bool {
         let prefixes: Vec<IpNet> = lease.prefixes().collect();
         let holds = |admitted: &Admitted| prefixes.iter().any(|prefix| admitted.prefixes.contains(prefix));
         let others = self.admitted.iter().filter(|(other, admitted)| **other != session && holds(admitted));
         let others: Vec<SessionNumber> = others.map(|(other, _)| *other).collect();
-        for other in others {
-            tracing::warn!("{}: its address is given to another client", self.name_of(other));
-            self.core.disconnect(now, other, "RESTART", out);
-            self.pool.release(other);
+        for other in &others {
+            tracing::warn!("{}: its address is given to another client", self.name_of(*other));
+            self.core.disconnect(now, *other, "RESTART", out);
+            self.pool.release(*other);
         }
+        !others.is_empty()
     }
 }
 

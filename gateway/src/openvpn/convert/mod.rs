@@ -14,7 +14,7 @@ mod routing;
 mod server;
 mod sockets;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod values;
 
 use super::scripts::{Programs, Scripts};

@@ -12,7 +12,7 @@ use std::fmt::Write;
 use std::path::Path;
 use tunnel::openvpn::server::ServerWrap;
 
-const SERVER: &str = include_str!("../../../../examples/openvpn/server.conf");
+pub(in crate::openvpn) const SERVER: &str = include_str!("../../../../examples/openvpn/server.conf");
 const CLIENT: &str = include_str!("../../../../examples/openvpn/client.conf");
 
 /// Files in memory. Every certificate is the same one.
@@ -76,7 +76,7 @@ fn served(text: &str, files: &[(&str, &str)]) -> Settings {
     plan(text, files).unwrap_or_else(|lines| panic!("{lines:?}")).settings
 }
 
-fn server(text: &str, files: &[(&str, &str)]) -> ServerSettings {
+pub(in crate::openvpn) fn server(text: &str, files: &[(&str, &str)]) -> ServerSettings {
     let SettingsRole::Server(server) = served(text, files).role else { panic!("it is a server") };
     *server
 }

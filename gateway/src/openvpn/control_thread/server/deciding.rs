@@ -23,6 +23,8 @@ pub(super) struct Deciding {
     /// The ticket of the question that is asked.
     pub(super) ticket: u64,
     pub(super) question: Question,
+    /// The last question that is asked a second time, after the end of other sessions.
+    pub(super) again: Option<Question>,
     pub(super) name: String,
     pub(super) environment: Environment,
     /// The settings of the client: its file, then the answer of `client-connect`.
@@ -136,6 +138,7 @@ impl ServerSide {
             until,
             ticket: 0,
             question: Question::Certificate(request.certificates.len()),
+            again: None,
             name: certificate_name(&request),
             environment,
             own: ClientOverride::default(),

@@ -276,8 +276,11 @@ impl ServerSide {
         if is_disabled {
             return Err(Refused::Disabled);
         }
-        if !self.network.duplicate_names {
-            self.end_others(now, session, &deciding.name, out);
+        if !self.network.duplicate_names
+            && self.end_others(now, session, &deciding.name, out)
+            && let Some(wait) = self.ask_again(session, deciding)
+        {
+            return Ok(wait);
         }
         let needs_pool =
             self.network.v4.is_some() && v4.is_none() || self.network.v6.is_some() && v6.is_none();
@@ -287,6 +290,22 @@ impl ServerSide {
         deciding.lease = Lease { v4: v4.or(pool.v4), v6: v6.or(pool.v6) };
         self.addressed(now, deciding);
         Ok(Go(Question::Connect))
+    }
+
+    /// Asks the same question once more, when the ends of other sessions are carried out: programs are told about these before
+    /// they are asked about the new one.
+    fn ask_again(&mut self, session: SessionNumber, deciding: &mut Deciding) -> Option<Progress> {
+        if deciding.again == Some(deciding.question) {
+            return None;
+        }
+        deciding.again = Some(deciding.question);
+        self.ticket += 1;
+        let ticket = self.ticket;
+        deciding.ticket = ticket;
+        let answer = Answer { outcome: Outcome::Ended(0), files: Vec::new() };
+        // Sessions that have ended are carried out before the next command is read.
+        self.own.send(Command::Answered { session, ticket, answer }).ok()?;
+        Some(Wait)
     }
 
     fn ask_at_connect(&mut self, now: Now, session: SessionNumber, deciding: &mut Deciding) -> Progress {
@@ -328,7 +347,11 @@ impl ServerSide {
         let behind = own.behind.iter().take(self.access.max_routes);
         deciding.prefixes = lease.prefixes().chain(behind.copied()).collect();
         deciding.lease = lease;
-        self.end_holders(now, session, &lease, out);
+        if self.end_holders(now, session, &lease, out)
+            && let Some(wait) = self.ask_again(session, deciding)
+        {
+            return Ok(wait);
+        }
         self.addressed(now, deciding);
         Ok(Go(Question::Address(0)))
     }

@@ -1,0 +1,115 @@
+//! Decisions about clients, with programs that are run. The core has no sessions: what it would say of them is said by the test.
+
+use super::*;
+use crate::openvpn::convert::tests::{SERVER, server};
+use crate::openvpn::scripts::{Program, Programs, process};
+use crossbeam_channel::{Receiver, unbounded};
+use crypto::engine::aws_lc::AwsLc;
+use crypto::random::System;
+use rcgen::{CertificateParams, DnType, KeyPair};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use tempfile::TempDir;
+use tunnel::openvpn::action::Request;
+use tunnel::openvpn::key_method::Credentials;
+use tunnel::openvpn::peer_info::PeerInfo;
+
+const LONG: Duration = Duration::from_secs(20);
+
+struct Bed {
+    side: ServerSide,
+    commands: Receiver<Command>,
+    _reports: mpsc::UnboundedReceiver<Report>,
+    folder: TempDir,
+}
+
+fn now() -> Now {
+    Now { monotonic: Time::from_nanoseconds(1_000_000_000), wall: Duration::from_secs(1_800_000_000) }
+}
+
+/// What a client sends: its port tells its programs apart.
+fn request(name: &str, port: SessionNumber) -> Request {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.serial_number = Some(rcgen::SerialNumber::from(77));
+    let key = KeyPair::generate().expect("a key");
+    Request {
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, u16::try_from(port).expect("small"))),
+        key_id: 0,
+        certificates: vec![params.self_signed(&key).expect("a certificate").der().clone()],
+        credentials: Credentials::default(),
+        info: PeerInfo::parse("IV_PROTO=2\n"),
+        is_renewal: false,
+        key_metadata: None,
+    }
+}
+
+impl Bed {
+    /// A server that runs one shell script for all of these.
+    fn new(hooks: &[Hook], script: &str, change: impl FnOnce(&mut ServerSettings)) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("script");
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("ours");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("ours");
+        let program = Program { path, arguments: Vec::new(), owner: None };
+        let programs = Programs {
+            by_hook: hooks.iter().map(|hook| (*hook, program.clone())).collect(),
+            folder: folder.path().to_owned(),
+            temporary: folder.path().to_owned(),
+            environment: Vec::new(),
+        };
+        let (ours, theirs) = UnixStream::pair().expect("sockets");
+        std::thread::spawn(move || process::serve(theirs));
+        let scripts = Scripts::start(ours, &programs).expect("threads");
+        let (own, commands) = unbounded();
+        let (reports, other) = mpsc::unbounded_channel();
+        let mut settings = server(SERVER, &[]);
+        change(&mut settings);
+        let answers = Answers { scripts, own, reports };
+        let side = ServerSide::new("tun0", settings, answers, Arc::new(AwsLc), Box::new(System::default()));
+        Self { side, commands, _reports: other, folder }
+    }
+
+    fn decide(&mut self, session: SessionNumber, request: Request) {
+        self.side.decide(now(), session, request, &mut Outbox::new());
+    }
+
+    fn close(&mut self, session: SessionNumber) {
+        self.side.closed(now(), session, [0, 0]);
+    }
+
+    /// Takes answers until the client is admitted or refused.
+    fn settle(&mut self, session: SessionNumber) {
+        while self.side.deciding.contains_key(&session) {
+            let command = self.commands.recv_timeout(LONG).expect("an answer");
+            if let Command::Answered { session, ticket, answer } = command {
+                let answered = Answered::Program(answer);
+                self.side.answered(now(), session, ticket, answered, &mut Outbox::new());
+            }
+        }
+    }
+
+    /// What the script has written, when all programs have ended.
+    fn told(&self) -> String {
+        self.side.scripts.finish(LONG);
+        std::fs::read_to_string(self.folder.path().join("told")).unwrap_or_default()
+    }
+}
+
+/// A script that writes when it is called, and about which client.
+const TELLS: &str = "echo \"$script_type $untrusted_port\" >> told";
+
+#[test]
+fn the_end_of_the_earlier_session_is_told_before_the_new_one_is_asked_about() {
+    let mut bed = Bed::new(&[Hook::ClientConnect, Hook::ClientDisconnect], TELLS, |_| {});
+    bed.decide(1, request("anna", 1));
+    bed.settle(1);
+    bed.decide(2, request("anna", 2));
+    // The core has said that the first session is closed.
+    bed.close(1);
+    bed.settle(2);
+    assert!(bed.side.admitted.contains_key(&2));
+    assert_eq!(bed.told(), "client-connect 1\nclient-disconnect 1\nclient-connect 2\n");
+}
