@@ -82,13 +82,13 @@ fn command(programs: &Programs, program: &Program, request: &Request, files: &[M
     command.args(&program.arguments).args(&request.arguments);
     command.env_clear().env("PATH", PATH);
     command.envs(programs.environment.iter().map(|(name, value)| (name, value)));
-    command.envs(request.environment.iter());
+    command.envs(request.environment.iter().filter(|(name, _)| may_set(name)));
     command.env("script_type", request.hook.script_type());
     for (made, file) in files.iter().zip(&request.files) {
         if file.is_argument {
             command.arg(made.path());
         }
-        if !file.variable.is_empty() {
+        if may_set(&file.variable) {
             command.env(&file.variable, made.path());
         }
     }
@@ -99,6 +99,12 @@ fn command(programs: &Programs, program: &Program, request: &Request, files: &[M
     let output = io::stderr().as_fd().try_clone_to_owned().map_or_else(|_| Stdio::null(), Stdio::from);
     command.stdin(Stdio::null()).stdout(output).current_dir(&programs.folder).process_group(0);
     command
+}
+
+/// Whether a request may set a variable: a daemon that was taken over must not set those that the loader or a shell reads.
+fn may_set(name: &str) -> bool {
+    let is_ours = name.starts_with(|letter: char| letter.is_ascii_lowercase());
+    is_ours || ["IV_", "UV_", "X509_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// The exit status; none if the program was killed.

@@ -79,6 +79,23 @@ fn a_program_gets_arguments_environment_and_files_and_no_shell_sees_them() {
 }
 
 #[test]
+fn a_request_sets_no_variable_that_the_loader_or_a_shell_reads() {
+    let fixture = with(Hook::Up, "/usr/bin/env | /usr/bin/sort > got");
+    let mut request = request(Hook::Up);
+    for name in ["PATH", "LD_PRELOAD", "BASH_ENV", "ENV", "IV_VER", "UV_ID", "X509_0_CN", "common_name"] {
+        request.environment.set(name, "asked");
+    }
+    let content = zeroize::Zeroizing::new(b"touch bad".to_vec());
+    request.files =
+        vec![TemporaryFile { variable: "BASH_ENV".to_owned(), content, ..TemporaryFile::default() }];
+    assert!(fixture.scripts.run_and_wait(&request).is_success());
+    let got = fixture.text("got");
+    let asked: Vec<&str> = got.lines().filter_map(|line| line.strip_suffix("=asked")).collect();
+    assert_eq!(asked, ["IV_VER", "UV_ID", "X509_0_CN", "common_name"]);
+    assert!(!got.contains("BASH_ENV"), "{got}");
+}
+
+#[test]
 fn only_programs_that_were_named_at_the_start_are_run() {
     let fixture = with(Hook::Up, "exit 0");
     assert!(fixture.scripts.has(Hook::Up) && !fixture.scripts.has(Hook::Down));
