@@ -9,6 +9,7 @@ use crate::openvpn::settings::ClientOverride;
 use crate::openvpn::tokens::Token;
 use ipnet::IpNet;
 use tunnel::openvpn::action::{Request, SessionNumber};
+use tunnel::openvpn::verify::Refusal;
 use tunnel::openvpn::{Outbox, Verdict};
 use tunnel::{Now, Time};
 
@@ -101,6 +102,8 @@ pub(super) enum Refused {
     BadName,
     #[error("its certificate is revoked: its serial number {0} is a file in the directory of crl-verify")]
     Revoked(String),
+    #[error("its certificate: {0}")]
+    Certificate(Refusal),
     #[error("{0}")]
     Program(String),
     /// The client is told the reason.
@@ -117,7 +120,9 @@ impl Refused {
     fn told(&self) -> String {
         match self {
             Self::Told(reason) => reason.clone(),
-            Self::NoPassword | Self::Program(_) | Self::BadName | Self::Revoked(_) => String::new(),
+            Self::NoPassword | Self::Program(_) | Self::BadName | Self::Revoked(_) | Self::Certificate(_) => {
+                String::new()
+            }
             Self::Late | Self::TooMany => "TEMP:the server is busy".to_owned(),
             other => other.to_string(),
         }
@@ -153,6 +158,9 @@ impl ServerSide {
         if let Some(serial) = self.files.revoked(&deciding.environment) {
             let revoked = Refused::Revoked(serial.to_owned());
             return self.refuse(now, session, &deciding.request, &revoked, out);
+        }
+        if let Err(error) = self.files.check(now, &deciding.request) {
+            return self.refuse(now, session, &deciding.request, &Refused::Certificate(error), out);
         }
         if self.deciding.len() >= WAITING {
             return self.refuse(now, session, &deciding.request, &Refused::TooMany, out);
@@ -242,6 +250,11 @@ impl ServerSide {
     }
 
     fn admit(&mut self, now: Now, session: SessionNumber, deciding: Deciding, out: &mut Outbox) {
+        // The list may have changed while programs were asked.
+        if let Some(serial) = self.files.revoked(&deciding.environment) {
+            let revoked = Refused::Revoked(serial.to_owned());
+            return self.refuse(now, session, &deciding.request, &revoked, out);
+        }
         let key_id = deciding.request.key_id;
         let (token, told) = self.token_for(now, &deciding).unzip();
         if deciding.request.is_renewal {

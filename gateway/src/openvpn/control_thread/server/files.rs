@@ -3,10 +3,13 @@
 use super::{NOTICE, ServerSide, line_of};
 use crate::openvpn::control_thread::Command;
 use crate::openvpn::scripts::{Answer, Environment, Hook, Outcome, Request as Run, Scripts, TemporaryFile};
+use rustls_pki_types::UnixTime;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 use tunnel::openvpn::Outbox;
-use tunnel::openvpn::action::SessionNumber;
+use tunnel::openvpn::action::{Request, SessionNumber};
+use tunnel::openvpn::verify::{PeerCheck, Refusal};
 use tunnel::{Now, Time};
 use zeroize::Zeroizing;
 
@@ -22,6 +25,8 @@ pub(super) struct FileWatch {
     signature: String,
     /// Serial numbers in decimal, of a directory.
     revoked: BTreeSet<String>,
+    /// The check with the last file of revocation lists, if there was another one than at the start.
+    check: Option<Arc<PeerCheck>>,
     has_leases: bool,
     write_at: Option<Time>,
 }
@@ -32,6 +37,7 @@ impl FileWatch {
             look_at: scripts.has(Hook::Revocations).then(|| Time::from_nanoseconds(0)),
             signature: String::new(),
             revoked: BTreeSet::new(),
+            check: None,
             has_leases: scripts.has(Hook::Leases),
             write_at: None,
         }
@@ -44,6 +50,15 @@ impl FileWatch {
     /// The serial number of a client, if a file in the directory of `crl-verify` has it as its name.
     pub(super) fn revoked<'a>(&self, client: &'a Environment) -> Option<&'a str> {
         client.value("tls_serial_0").filter(|serial| self.revoked.contains(*serial))
+    }
+
+    /// Checks a client's certificates, of which TLS may have seen the last ones before the list was read again.
+    pub(super) fn check(&self, now: Now, request: &Request) -> Result<(), Refusal> {
+        let Some((check, (own, between))) = self.check.as_ref().zip(request.certificates.split_first())
+        else {
+            return Ok(());
+        };
+        check.check(own, between, UnixTime::since_unix_epoch(now.wall))
     }
 
     /// A client has other addresses than before.
@@ -98,6 +113,7 @@ impl ServerSide {
             Ok((tls, check)) => {
                 self.core.set_tls(tls);
                 self.core.check_again(now, &check, out);
+                self.files.check = Some(check);
             }
             // The old list still counts.
             Err(error) => tracing::error!("crl-verify: the list is not used: {error}"),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::openvpn::convert::tests::{SERVER, server};
-use crate::openvpn::scripts::{Program, Programs, process};
+use crate::openvpn::scripts::{Answer, Outcome, Program, Programs, process};
 use crossbeam_channel::{Receiver, unbounded};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::random::System;
@@ -112,4 +112,29 @@ fn the_end_of_the_earlier_session_is_told_before_the_new_one_is_asked_about() {
     bed.settle(2);
     assert!(bed.side.admitted.contains_key(&2));
     assert_eq!(bed.told(), "client-connect 1\nclient-disconnect 1\nclient-connect 2\n");
+}
+
+#[test]
+fn a_client_that_is_revoked_while_programs_are_asked_is_refused() {
+    let mut bed = Bed::new(&[Hook::ClientConnect], TELLS, |settings| settings.access.renew = None);
+    bed.decide(1, request("anna", 1));
+    let answer = Answer { outcome: Outcome::Ended(0), files: vec![b"77\n".to_vec(), b"signature".to_vec()] };
+    bed.side.revocations(now(), &answer, &mut Outbox::new());
+    bed.settle(1);
+    assert!(bed.side.admitted.is_empty());
+}
+
+#[test]
+fn a_certificate_that_tls_accepted_before_the_list_was_read_again_is_checked_again() {
+    let renew = |settings: &mut ServerSettings| {
+        let mut check = tunnel::openvpn::verify::PeerCheck::new(tunnel::openvpn::wrap::Role::Client);
+        check.add_fingerprint([0; 32]);
+        let (tls, check) = (settings.core.tls.clone(), Arc::new(check));
+        settings.access.renew = Some(Box::new(move |_| Ok((tls.clone(), Arc::clone(&check)))));
+    };
+    let mut bed = Bed::new(&[], TELLS, renew);
+    let answer = Answer { outcome: Outcome::Ended(0), files: vec![Vec::new(), b"signature".to_vec()] };
+    bed.side.revocations(now(), &answer, &mut Outbox::new());
+    bed.decide(1, request("anna", 1));
+    assert!(bed.side.admitted.is_empty());
 }
