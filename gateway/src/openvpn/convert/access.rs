@@ -25,7 +25,12 @@ pub(super) fn access(settings: &OpenVpn, own: &Server, link: &Connection, refusa
         asks_management: settings.management.as_ref().is_some_and(|management| management.client_auth),
         max_routes: own.max_routes as usize,
         constraint: own.constraint,
-        tokens: own.token.as_ref().and_then(|token| tokens(settings, token, refusals)),
+        // The secret alone makes no tokens, as in OpenVPN.
+        tokens: own
+            .token
+            .as_ref()
+            .filter(|_| refusals.has("auth-gen-token"))
+            .and_then(|token| tokens(settings, token, refusals)),
         renew: None,
         authorities: authorities.unwrap_or_default(),
         environment: environment(settings, link, refusals),

@@ -155,7 +155,8 @@ impl ServerSide {
         Ok(Wait)
     }
 
-    fn asks_password(&self) -> bool {
+    /// Whether passwords are checked.
+    pub(super) fn asks_password(&self) -> bool {
         self.access.asks_management || self.scripts.has(Hook::AuthUserPassVerify)
     }
 

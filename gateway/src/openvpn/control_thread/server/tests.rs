@@ -3,6 +3,7 @@
 use super::*;
 use crate::openvpn::convert::tests::{SERVER, server};
 use crate::openvpn::scripts::{Answer, Outcome, Program, Programs, process};
+use crate::openvpn::tokens::Tokens;
 use crossbeam_channel::{Receiver, unbounded};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::random::System;
@@ -137,4 +138,19 @@ fn a_certificate_that_tls_accepted_before_the_list_was_read_again_is_checked_aga
     bed.side.revocations(now(), &answer, &mut Outbox::new());
     bed.decide(1, request("anna", 1));
     assert!(bed.side.admitted.is_empty());
+}
+
+#[test]
+fn a_user_name_that_nothing_has_checked_gets_no_token() {
+    for (hooks, expected) in [(&[][..], false), (&[Hook::AuthUserPassVerify][..], true)] {
+        let mut bed = Bed::new(hooks, TELLS, |settings| {
+            let key = crypto::SecretBytes::new(vec![7; 32]);
+            settings.access.tokens = Some(Tokens::new(key, None, None, None, false));
+        });
+        let mut request = request("anna", 1);
+        request.credentials = Credentials { user: "root".to_owned(), password: "secret".to_owned().into() };
+        bed.decide(1, request);
+        bed.settle(1);
+        assert_eq!(bed.side.admitted[&1].token.is_some(), expected);
+    }
 }

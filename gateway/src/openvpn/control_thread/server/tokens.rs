@@ -18,7 +18,10 @@ pub(super) struct TokenOf {
 impl ServerSide {
     /// Checks the password, if it is a token; returns whether nobody else is asked about it.
     pub(super) fn check_token(&self, now: Now, deciding: &mut Deciding) -> Result<bool, Refused> {
-        let Some(tokens) = &self.access.tokens else { return Ok(false) };
+        // A token stands for a password that was checked.
+        let Some(tokens) = self.access.tokens.as_ref().filter(|_| self.asks_password()) else {
+            return Ok(false);
+        };
         let credentials = &deciding.request.credentials;
         let (state, token) = tokens.check(&credentials.password, &credentials.user, now.wall);
         deciding.token = token;
@@ -40,7 +43,7 @@ impl ServerSide {
 
     /// The token of a client that is admitted, and the option that tells it.
     pub(super) fn token_for(&mut self, now: Now, deciding: &Deciding) -> Option<(TokenOf, String)> {
-        let tokens = self.access.tokens.as_ref()?;
+        let tokens = self.access.tokens.as_ref().filter(|_| self.asks_password())?;
         let credentials = &deciding.request.credentials;
         if credentials.user.is_empty() {
             return None;
