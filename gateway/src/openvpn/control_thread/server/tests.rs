@@ -154,3 +154,10 @@ fn a_user_name_that_nothing_has_checked_gets_no_token() {
         assert_eq!(bed.side.admitted[&1].token.is_some(), expected);
     }
 }
+
+#[test]
+fn a_common_name_has_one_line() {
+    let mut bed = Bed::new(&[], TELLS, |_| {});
+    bed.decide(1, request("anna\nclient bob is gone", 1));
+    assert_eq!(bed.side.common_name(1), Some("anna_client bob is gone"));
+}

@@ -3,6 +3,7 @@
 use super::ServerSide;
 use super::deciding::Deciding;
 use crate::openvpn::scripts::Environment;
+use crate::openvpn::scripts::environment::printable;
 use crypto::hash;
 use crypto::pki::Certificate;
 use std::net::{IpAddr, SocketAddr};
@@ -84,11 +85,12 @@ impl ServerSide {
     }
 }
 
-/// The common name of a client's certificate, which the protocol has verified.
+/// The common name of a client's certificate, which the protocol has verified. An authority may have signed one with line
+/// ends, which would forge lines of the log.
 pub(super) fn certificate_name(request: &Request) -> String {
     let own = request.certificates.first().and_then(|der| Certificate::from_der(der).ok());
     let name = own.as_ref().and_then(|own| own.subject().common_name()).filter(|name| !name.is_empty());
-    name.unwrap_or(UNDEFINED).to_owned()
+    printable(name.unwrap_or(UNDEFINED))
 }
 
 /// Variables about a client that has authenticated.
