@@ -88,6 +88,8 @@ impl<T: Transmit> ControlThread<T> {
             // It may have a token, which is not for the log.
             return client.take_token(options.split(','));
         }
+        // What follows may be the answer of a user, as in CR_RESPONSE.
+        let command = command.split(',').next().unwrap_or_default();
         tracing::debug!("interface {}: the peer sent {command:?}", self.name);
     }
 
