@@ -22,8 +22,8 @@ use crate::openvpn::settings::{Access, ServerNetwork, ServerSettings};
 use crossbeam_channel::Sender;
 use crypto::{Engine, Random};
 pub(super) use deciding::Answered;
-use deciding::Deciding;
 pub use deciding::Decision;
+use deciding::{Deciding, Question};
 use files::FileWatch;
 use ipnet::IpNet;
 use std::collections::BTreeMap;
@@ -146,29 +146,59 @@ impl ServerSide {
 
     /// A session has ended, after this many bytes from and to the client.
     pub(super) fn closed(&mut self, now: Now, session: SessionNumber, bytes: [u64; 2]) {
-        self.deciding.remove(&session);
+        if let Some(deciding) = self.deciding.remove(&session) {
+            self.take_back(&deciding);
+        }
         self.pool.release(session);
         let Some(mut admitted) = self.admitted.remove(&session) else { return };
         for prefix in std::mem::take(&mut admitted.learned) {
-            self.forget_address(prefix, &admitted);
+            self.forget_address(prefix, &admitted.environment);
         }
-        if admitted.is_announced && self.scripts.has(Hook::ClientDisconnect) {
-            let Admitted { environment, name, since, .. } = &mut admitted;
-            environment.set("bytes_received", bytes[0]);
-            environment.set("bytes_sent", bytes[1]);
-            environment.set("time_duration", (now.monotonic - *since).as_secs());
-            let mut run = Run::new(Hook::ClientDisconnect, environment.clone(), NOTICE);
-            run.line = line_of(&*name);
-            self.scripts.tell(&run);
+        if admitted.is_announced {
+            self.tell_disconnected(
+                &admitted.name,
+                admitted.environment,
+                bytes,
+                now.monotonic - admitted.since,
+            );
         }
     }
 
+    /// Programs were told of a client, or are being told, that is not admitted: the contrary follows.
+    fn take_back(&self, deciding: &Deciding) {
+        let Deciding { environment, name, prefixes, .. } = deciding;
+        let asked = match deciding.question {
+            Question::Address(number) if deciding.is_asked() => prefixes.get(number),
+            _ => None,
+        };
+        for prefix in deciding.learned.iter().chain(asked) {
+            self.forget_address(*prefix, environment);
+        }
+        let is_connecting = deciding.question == Question::Connect && deciding.is_asked();
+        if deciding.is_announced || is_connecting {
+            // It has the line of client-connect, and runs after it.
+            self.tell_disconnected(name, environment.clone(), [0, 0], Duration::ZERO);
+        }
+    }
+
+    fn tell_disconnected(&self, name: &str, mut environment: Environment, bytes: [u64; 2], lasted: Duration) {
+        if !self.scripts.has(Hook::ClientDisconnect) {
+            return;
+        }
+        environment.set("bytes_received", bytes[0]);
+        environment.set("bytes_sent", bytes[1]);
+        environment.set("time_duration", lasted.as_secs());
+        let mut run = Run::new(Hook::ClientDisconnect, environment, NOTICE);
+        run.line = line_of(name);
+        self.scripts.tell(&run);
+    }
+
     /// `learn-address delete`.
-    fn forget_address(&self, prefix: IpNet, admitted: &Admitted) {
+    fn forget_address(&self, prefix: IpNet, environment: &Environment) {
         // The client may be connected again by now, with the same address.
         let is_again = |other: &Admitted| other.learned.contains(&prefix);
         if self.scripts.has(Hook::LearnAddress) && !self.admitted.values().any(is_again) {
-            let mut run = Run::new(Hook::LearnAddress, admitted.environment.clone(), NOTICE);
+            let mut run = Run::new(Hook::LearnAddress, environment.clone(), NOTICE);
             run.arguments = vec!["delete".to_owned(), shown(prefix)];
             run.line = line_of(&prefix);
             self.scripts.tell(&run);

@@ -4,7 +4,7 @@ use super::questions::Progress;
 use super::variables::certificate_name;
 use super::{Admitted, ServerSide};
 use crate::openvpn::pool::{Exhausted, Lease};
-use crate::openvpn::scripts::{Answer, Environment};
+use crate::openvpn::scripts::{Answer, Environment, Outcome};
 use crate::openvpn::settings::ClientOverride;
 use crate::openvpn::tokens::Token;
 use ipnet::IpNet;
@@ -21,7 +21,7 @@ pub(super) struct Deciding {
     pub(super) request: Request,
     /// The client is refused at this time.
     pub(super) until: Time,
-    /// The ticket of the question that is asked.
+    /// The ticket of the question that is asked; 0 if none waits for an answer.
     pub(super) ticket: u64,
     pub(super) question: Question,
     /// The last question that is asked a second time, after the end of other sessions.
@@ -39,6 +39,13 @@ pub(super) struct Deciding {
     pub(super) learned: Vec<IpNet>,
     /// The token that it has sent.
     pub(super) token: Option<Token>,
+}
+
+impl Deciding {
+    /// Whether the answer to its question has not come.
+    pub(super) fn is_asked(&self) -> bool {
+        self.ticket != 0
+    }
 }
 
 /// What is asked next, in OpenVPN's order.
@@ -157,13 +164,13 @@ impl ServerSide {
         };
         if let Some(serial) = self.files.revoked(&deciding.environment) {
             let revoked = Refused::Revoked(serial.to_owned());
-            return self.refuse(now, session, &deciding.request, &revoked, out);
+            return self.refuse(now, session, &deciding, &revoked, out);
         }
         if let Err(error) = self.files.check(now, &deciding.request) {
-            return self.refuse(now, session, &deciding.request, &Refused::Certificate(error), out);
+            return self.refuse(now, session, &deciding, &Refused::Certificate(error), out);
         }
         if self.deciding.len() >= WAITING {
-            return self.refuse(now, session, &deciding.request, &Refused::TooMany, out);
+            return self.refuse(now, session, &deciding, &Refused::TooMany, out);
         }
         self.proceed(now, session, deciding, out);
     }
@@ -182,13 +189,16 @@ impl ServerSide {
             self.deciding.insert(session, deciding);
             return;
         }
+        if !matches!(&answered, Answered::Program(answer) if answer.outcome == Outcome::Deferred) {
+            deciding.ticket = 0;
+        }
         match self.take_answer(now, session, &mut deciding, answered, out) {
             Ok(Progress::Wait) => _ = self.deciding.insert(session, deciding),
             Ok(Progress::Go(question)) => {
                 deciding.question = question;
                 self.proceed(now, session, deciding, out);
             }
-            Err(refused) => self.refuse(now, session, &deciding.request, &refused, out),
+            Err(refused) => self.refuse(now, session, &deciding, &refused, out),
         }
     }
 
@@ -212,7 +222,7 @@ impl ServerSide {
     /// No answer came in time.
     pub(super) fn give_up(&mut self, now: Now, session: SessionNumber, out: &mut Outbox) {
         if let Some(deciding) = self.deciding.remove(&session) {
-            self.refuse(now, session, &deciding.request, &Refused::Late, out);
+            self.refuse(now, session, &deciding, &Refused::Late, out);
         }
     }
 
@@ -228,7 +238,7 @@ impl ServerSide {
                     self.deciding.insert(session, deciding);
                     return;
                 }
-                Err(refused) => return self.refuse(now, session, &deciding.request, &refused, out),
+                Err(refused) => return self.refuse(now, session, &deciding, &refused, out),
             }
         }
     }
@@ -237,10 +247,12 @@ impl ServerSide {
         &mut self,
         now: Now,
         session: SessionNumber,
-        request: &Request,
+        deciding: &Deciding,
         refused: &Refused,
         out: &mut Outbox,
     ) {
+        let request = &deciding.request;
+        self.take_back(deciding);
         tracing::info!("client at {} is refused: {refused}", request.address);
         let verdict = Verdict::Refuse { reason: refused.told() };
         if !request.is_renewal {
@@ -253,7 +265,7 @@ impl ServerSide {
         // The list may have changed while programs were asked.
         if let Some(serial) = self.files.revoked(&deciding.environment) {
             let revoked = Refused::Revoked(serial.to_owned());
-            return self.refuse(now, session, &deciding.request, &revoked, out);
+            return self.refuse(now, session, &deciding, &revoked, out);
         }
         let key_id = deciding.request.key_id;
         let (token, told) = self.token_for(now, &deciding).unzip();

@@ -161,3 +161,38 @@ fn a_common_name_has_one_line() {
     bed.decide(1, request("anna\nclient bob is gone", 1));
     assert_eq!(bed.side.common_name(1), Some("anna_client bob is gone"));
 }
+
+#[test]
+fn what_programs_were_told_is_taken_back_when_a_session_ends_while_it_is_decided() {
+    let hooks = [Hook::ClientConnect, Hook::ClientDisconnect, Hook::LearnAddress];
+    let mut bed = Bed::new(&hooks, "echo \"$script_type $1\" >> told", |settings| settings.network.v6 = None);
+    bed.decide(1, request("anna", 1));
+    bed.close(1);
+    let told = bed.told();
+    assert!(told.ends_with("client-disconnect \n") && told.starts_with("client-connect "), "{told}");
+    assert_eq!(told.lines().count(), 2, "{told}");
+    std::fs::remove_file(bed.folder.path().join("told")).expect("ours");
+    bed.decide(2, request("bert", 2));
+    // The session ends when client-connect has let it in, and its address is asked about.
+    while bed.side.deciding[&2].question != Question::Address(0) {
+        let command = bed.commands.recv_timeout(LONG).expect("an answer");
+        if let Command::Answered { session, ticket, answer } = command {
+            let answered = Answered::Program(answer);
+            bed.side.answered(now(), session, ticket, answered, &mut Outbox::new());
+        }
+    }
+    bed.side.give_up(now(), 2, &mut Outbox::new());
+    let told = bed.told();
+    let count = |what: &str| told.lines().filter(|line| *line == what).count();
+    assert_eq!((count("learn-address add"), count("learn-address delete")), (1, 1), "{told}");
+    assert_eq!(count("client-disconnect "), 1, "{told}");
+}
+
+#[test]
+fn a_client_that_client_connect_refuses_is_not_disconnected() {
+    let hooks = [Hook::ClientConnect, Hook::ClientDisconnect];
+    let mut bed = Bed::new(&hooks, &format!("{TELLS}; exit 1"), |_| {});
+    bed.decide(1, request("anna", 1));
+    bed.settle(1);
+    assert_eq!(bed.told(), "client-connect 1\n");
+}
