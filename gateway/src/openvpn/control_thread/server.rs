@@ -224,7 +224,8 @@ impl ServerSide {
         self.core.next_timeout().into_iter().chain(others).min()
     }
 
-    /// Ends earlier sessions with a common name: the client has connected again. Returns whether there were any.
+    /// Ends earlier sessions with a common name, and those that are about to be admitted: the client has connected again. Returns whether
+    /// the end of one is to be carried out.
     fn end_others(&mut self, now: Now, session: SessionNumber, name: &str, out: &mut Outbox) -> bool {
         let is_other =
             |(other, admitted): &(&SessionNumber, &Admitted)| **other != session && admitted.name == name;
@@ -234,6 +235,27 @@ impl ServerSide {
             self.core.replace(now, *other, out);
             // Its addresses are free for the new session at once.
             self.pool.release(*other);
+        }
+        // One that has no addresses yet ends this one when it gets them.
+        let has_addresses = |deciding: &Deciding| match deciding.question {
+            Question::Addresses | Question::Connect | Question::Offer | Question::Address(_) => true,
+            Question::Certificate(_)
+            | Question::Management
+            | Question::Password
+            | Question::Name
+            | Question::File
+            | Question::Nothing => false,
+        };
+        let waiting = self.deciding.iter().filter(|(other, deciding)| {
+            **other != session && deciding.name == name && has_addresses(deciding)
+        });
+        let waiting: Vec<SessionNumber> = waiting.map(|(other, _)| *other).collect();
+        for other in waiting {
+            if let Some(deciding) = self.deciding.remove(&other) {
+                self.take_back(&deciding);
+            }
+            self.core.replace(now, other, out);
+            self.pool.release(other);
         }
         !others.is_empty()
     }

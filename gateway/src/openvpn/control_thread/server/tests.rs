@@ -196,3 +196,15 @@ fn a_client_that_client_connect_refuses_is_not_disconnected() {
     bed.settle(1);
     assert_eq!(bed.told(), "client-connect 1\n");
 }
+
+#[test]
+fn of_two_sessions_of_one_name_that_are_decided_at_once_the_later_is_admitted() {
+    let hooks = [Hook::ClientConnect, Hook::ClientDisconnect];
+    let mut bed = Bed::new(&hooks, &format!("sleep 0.1; {TELLS}"), |_| {});
+    bed.decide(1, request("anna", 1));
+    bed.decide(2, request("anna", 2));
+    bed.settle(2);
+    bed.settle(1);
+    assert_eq!(bed.side.sessions_of("anna"), [2]);
+    assert_eq!(bed.told(), "client-connect 1\nclient-disconnect 1\nclient-connect 2\n");
+}
