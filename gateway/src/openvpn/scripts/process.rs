@@ -10,6 +10,7 @@ use super::{Answer, Outcome, Programs, Request, wire};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::iter;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,6 +41,16 @@ struct Queue {
     lines: HashMap<u64, VecDeque<Job>>,
     awaited: Vec<(u64, Awaited)>,
     is_ended: bool,
+}
+
+impl Queue {
+    /// A job cannot be run, and neither can those behind it in its line: they would wait for ever. Returns the jobs.
+    fn drop_line(&mut self, id: u64, line: u64) -> Vec<u64> {
+        let behind = self.lines.remove(&line).unwrap_or_default();
+        let ids: Vec<u64> = iter::once(id).chain(behind.iter().map(|job| job.id)).collect();
+        self.waiting -= ids.len();
+        ids
+    }
 }
 
 struct Process {
@@ -107,10 +118,14 @@ impl Process {
             return;
         }
         let Some(job) = queue.ready.pop_front() else { return };
-        let (process, id) = (Arc::clone(self), job.id);
+        let (process, id, line) = (Arc::clone(self), job.id, job.request.line);
         match thread::Builder::new().name("program".to_owned()).spawn(move || process.work(job)) {
             Ok(_) => queue.running += 1,
-            Err(error) => self.answer(id, &Answer::failed(error.to_string())),
+            Err(error) => {
+                for id in queue.drop_line(id, line) {
+                    self.answer(id, &Answer::failed(error.to_string()));
+                }
+            }
         }
     }
 
@@ -187,5 +202,27 @@ impl Process {
             drop(queue);
             thread::sleep(Duration::from_millis(10));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Environment, Hook};
+    use super::*;
+
+    #[test]
+    fn a_line_whose_first_job_cannot_be_run_is_given_up_whole() {
+        let job = |id| {
+            let mut request = Request::new(Hook::Up, Environment::default(), LOOKED_AT);
+            request.line = 9;
+            Job { id, request, came: Instant::now() }
+        };
+        let mut queue = Queue { waiting: 4, ..Queue::default() };
+        queue.lines.insert(9, [job(2), job(3)].into());
+        queue.lines.insert(8, VecDeque::new());
+        assert_eq!(queue.drop_line(1, 9), [1, 2, 3]);
+        assert_eq!((queue.waiting, queue.lines.len()), (1, 1));
+        // Without a line, it is alone.
+        assert_eq!(queue.drop_line(4, 0), [4]);
     }
 }
