@@ -189,6 +189,9 @@ pub struct Request {
     pub deferral: Deferral,
     /// It is killed after this time, with its process group. Without a line, the time that it waits counts too.
     pub deadline: Duration,
+    /// A deferred answer has more time, if the program asks for it: the number of a file whose first line says how many seconds,
+    /// and the longest time.
+    pub pending: Option<(u8, Duration)>,
     /// Requests with the same line run one after the other; 0 waits for none.
     pub line: u64,
 }
@@ -197,7 +200,8 @@ impl Request {
     /// A run without arguments and files.
     pub fn new(hook: Hook, environment: Environment, deadline: Duration) -> Self {
         let (arguments, files) = (Vec::new(), Vec::new());
-        Self { hook, arguments, environment, files, deferral: Deferral::None, deadline, line: 0 }
+        let (deferral, pending) = (Deferral::None, None);
+        Self { hook, arguments, environment, files, deferral, deadline, pending, line: 0 }
     }
 }
 
@@ -229,6 +233,12 @@ impl Answer {
     /// Whether the program ended with exit status 0.
     pub fn is_success(&self) -> bool {
         self.outcome == Outcome::Ended(0)
+    }
+
+    /// The seconds that a program asks for, in the first line of a file.
+    pub fn seconds(&self, file: usize) -> Option<Duration> {
+        let text = self.text(file);
+        text.lines().next()?.trim().parse().ok().map(Duration::from_secs)
     }
 
     /// A file of the request as text.

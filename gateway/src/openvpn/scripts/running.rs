@@ -71,6 +71,10 @@ pub(super) fn run(
     match file {
         Some(file) if file < files.len() => {
             let answer = Answer { outcome: Outcome::Deferred, files: contents };
+            let asked = request
+                .pending
+                .and_then(|(file, longest)| Some(Instant::now() + answer.seconds(file.into())?.min(longest)));
+            let until = asked.map_or(until, |asked| asked.max(until));
             (answer, Some(Awaited { files, file, until }))
         }
         _ => (Answer { outcome, files: contents }, None),

@@ -164,6 +164,21 @@ fn a_program_may_answer_later_in_a_file() {
 }
 
 #[test]
+fn a_deferred_answer_has_the_time_that_the_program_asks_for() {
+    let script = "echo 10 > \"$auth_pending_file\"; echo webauth >> \"$auth_pending_file\"\n\
+                  (sleep 1.5; printf 1 > \"$auth_control_file\") & exit 2";
+    let fixture = with(Hook::AuthUserPassVerify, script);
+    for (longest, is_there) in [(LONG, true), (Duration::from_millis(10), false)] {
+        let mut request = request(Hook::AuthUserPassVerify);
+        let named = |name: &str| TemporaryFile { variable: name.to_owned(), ..TemporaryFile::default() };
+        request.files = ["auth_control_file", "auth_pending_file"].map(named).into();
+        (request.deferral, request.pending) = (Deferral::ByStatus(0), Some((1, longest)));
+        request.deadline = Duration::from_millis(700);
+        assert_eq!(fixture.scripts.run_and_wait(&request).is_success(), is_there);
+    }
+}
+
+#[test]
 fn programs_are_killed_when_the_daemon_has_ended_and_requests_fail_when_the_process_has() {
     let fixture = with(Hook::Up, "echo $$ > pid; sleep 60");
     let answer = fixture.run(&request(Hook::Up));

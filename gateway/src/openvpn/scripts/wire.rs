@@ -145,6 +145,10 @@ pub(super) fn emit_request(id: u64, request: &Request) -> Message {
     to.number(kind);
     to.number(file.into());
     to.number(request.deadline.as_millis() as u64);
+    to.all(request.pending.as_slice(), |to, (file, longest)| {
+        to.number((*file).into());
+        to.number(longest.as_millis() as u64);
+    });
     to.number(request.line);
     to.0
 }
@@ -172,8 +176,11 @@ pub(super) fn parse_request(message: &[u8]) -> Option<(u64, Request)> {
         _ => Deferral::ByFile(file),
     };
     let deadline = Duration::from_millis(from.number()?);
+    let pending =
+        from.all(|from| Some((from.number()?.try_into().ok()?, Duration::from_millis(from.number()?))))?;
+    let pending = pending.into_iter().next();
     let line = from.number()?;
-    Some((id, Request { hook, arguments, environment, files, deferral, deadline, line }))
+    Some((id, Request { hook, arguments, environment, files, deferral, deadline, pending, line }))
 }
 
 pub(super) fn emit_answer(id: u64, answer: &Answer) -> Message {
@@ -232,6 +239,7 @@ mod tests {
         request.environment.set("username", "anna");
         request.arguments = vec!["one two".into()];
         request.deferral = Deferral::ByFile(1);
+        request.pending = Some((2, Duration::from_secs(30)));
         request.line = 7;
         let content = Zeroizing::new(b"secret".to_vec());
         request.files = vec![TemporaryFile { variable: "auth".into(), is_argument: true, content }];

@@ -18,7 +18,7 @@ const LONGEST_NAME: usize = 64;
 /// The number of the file with the reason of a refusal, among those of `auth-user-pass-verify`.
 const REASON: usize = 2;
 /// The same for a request to wait for the user.
-const PENDING: usize = 1;
+const PENDING: u8 = 1;
 
 /// How it goes on.
 pub(super) enum Progress {
@@ -169,6 +169,7 @@ impl ServerSide {
         let named = |name: &str| TemporaryFile { variable: name.to_owned(), ..TemporaryFile::default() };
         run.files = ["auth_control_file", "auth_pending_file", "auth_failed_reason_file"].map(named).into();
         run.deferral = Deferral::ByStatus(0);
+        run.pending = Some((PENDING, self.access.longest_pending));
         match self.access.password_way {
             PasswordWay::Environment => run.environment.set("password", &*credentials.password),
             PasswordWay::File => {
@@ -193,11 +194,10 @@ impl ServerSide {
         if deciding.question != Question::Password {
             return;
         }
-        let text = answer.text(PENDING);
-        let mut lines = text.lines();
-        let seconds = lines.next().and_then(|line| line.trim().parse::<u64>().ok());
-        let (Some(seconds), Some(method)) = (seconds, lines.next()) else { return };
-        let wait = std::time::Duration::from_secs(seconds).min(self.access.longest_pending);
+        let text = answer.text(PENDING.into());
+        let mut lines = text.lines().skip(1);
+        let (Some(wait), Some(method)) = (answer.seconds(PENDING.into()), lines.next()) else { return };
+        let wait = wait.min(self.access.longest_pending);
         deciding.until = deciding.until.max(now.monotonic + wait);
         let extra = lines.next().unwrap_or_default();
         self.core.tell_pending(
