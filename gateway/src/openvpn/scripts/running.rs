@@ -18,7 +18,8 @@ const DEFERRED: i32 = 2;
 
 /// A program that has ended, and answers in a file.
 pub(super) struct Awaited {
-    files: Vec<Made>,
+    /// Those that the program may write.
+    files: Vec<Option<Made>>,
     file: usize,
     until: Instant,
 }
@@ -59,7 +60,11 @@ pub(super) fn run(
         Ok(None) => Outcome::Failed(format!("{name}: killed: it took too long, or the daemon has ended")),
         Err(error) => Outcome::Failed(format!("{name}: {error}")),
     };
-    let contents: Vec<Vec<u8>> = files.iter().map(Made::read).collect();
+    // What the program was given may be a password: it is removed now, and not sent back.
+    let written = files.into_iter().zip(&request.files);
+    let files: Vec<Option<Made>> =
+        written.map(|(made, file)| file.content.is_empty().then_some(made)).collect();
+    let contents = read(&files);
     let file = match (request.deferral, &outcome) {
         (Deferral::ByStatus(file), Outcome::Ended(DEFERRED)) => Some(usize::from(file)),
         (Deferral::ByFile(file), Outcome::Ended(0)) => {
@@ -69,7 +74,7 @@ pub(super) fn run(
         _ => None,
     };
     match file {
-        Some(file) if file < files.len() => {
+        Some(file) if files.get(file).is_some_and(Option::is_some) => {
             let answer = Answer { outcome: Outcome::Deferred, files: contents };
             let asked = request
                 .pending
@@ -79,6 +84,11 @@ pub(super) fn run(
         }
         _ => (Answer { outcome, files: contents }, None),
     }
+}
+
+/// The contents of files; nothing for those that were removed.
+fn read(files: &[Option<Made>]) -> Vec<Vec<u8>> {
+    files.iter().map(|file| file.as_ref().map(Made::read).unwrap_or_default()).collect()
 }
 
 fn command(programs: &Programs, program: &Program, request: &Request, files: &[Made]) -> Command {
@@ -140,12 +150,13 @@ fn timespec(time: Duration) -> Timespec {
 impl Awaited {
     /// The answer, once it is there or is too late.
     pub(super) fn answer(&self, now: Instant) -> Option<Answer> {
-        let outcome = match self.files[self.file].read().first() {
+        let content = self.files[self.file].as_ref().map(Made::read).unwrap_or_default();
+        let outcome = match content.first() {
             Some(b'1') => Outcome::Ended(0),
             Some(b'0') => Outcome::Ended(1),
             _ if now >= self.until => Outcome::Failed("the deferred answer did not come in time".to_owned()),
             _ => return None,
         };
-        Some(Answer { outcome, files: self.files.iter().map(Made::read).collect() })
+        Some(Answer { outcome, files: read(&self.files) })
     }
 }

@@ -145,15 +145,23 @@ fn requests_of_one_line_run_in_order() {
 fn a_program_may_answer_later_in_a_file() {
     let fixture =
         with(Hook::AuthUserPassVerify, "(sleep 0.4; printf \"$answer\" > \"$auth_control_file\") & exit 2");
+    let secret = zeroize::Zeroizing::new(b"anna\nsecret\n".to_vec());
     for (text, expected) in [("1", Outcome::Ended(0)), ("0", Outcome::Ended(1))] {
         let mut request = request(Hook::AuthUserPassVerify);
         request.environment.set("answer", text);
         request.files =
             vec![TemporaryFile { variable: "auth_control_file".to_owned(), ..TemporaryFile::default() }];
+        let content = secret.clone();
+        request.files.push(TemporaryFile { is_argument: true, content, ..TemporaryFile::default() });
         request.deferral = Deferral::ByStatus(0);
         let answers = fixture.run(&request);
-        let outcome = || answers.recv_timeout(LONG).expect("an answer").outcome;
-        assert_eq!([outcome(), outcome()], [Outcome::Deferred, expected]);
+        let answer = || answers.recv_timeout(LONG).expect("an answer");
+        let first = answer();
+        assert_eq!((first.outcome, &first.files[1]), (Outcome::Deferred, &Vec::new()));
+        // The password is gone while the answer is awaited.
+        assert_eq!(fixture.left_over(), 1);
+        let last = answer();
+        assert_eq!((last.outcome, &last.files[1]), (expected, &Vec::new()));
     }
     let mut never = request(Hook::AuthUserPassVerify);
     never.files = vec![TemporaryFile::default()];
