@@ -217,7 +217,7 @@ impl Certificate {
     }
 
     /// Whether the issuer's key has signed it, with an algorithm that is not weak.
-    pub(super) fn is_signed_by(&self, issuer: &Self) -> bool {
+    pub fn is_signed_by(&self, issuer: &Self) -> bool {
         Signed::from_der(self.to_der()).is_ok_and(|signed| signed.is_by(issuer.key()))
     }
 

@@ -1,7 +1,7 @@
 //! Verdicts about clients: one question after the other, each answered at once or later.
 
 use super::questions::Progress;
-use super::variables::certificate_name;
+use super::variables::{certificate_name, subject};
 use super::{Admitted, ServerSide};
 use crate::openvpn::pool::{Exhausted, Lease};
 use crate::openvpn::scripts::{Answer, Environment, Outcome};
@@ -24,6 +24,8 @@ pub(super) struct Deciding {
     /// The ticket of the question that is asked; 0 if none waits for an answer.
     pub(super) ticket: u64,
     pub(super) question: Question,
+    /// The subjects of its certificate, and of those above it.
+    pub(super) subjects: Vec<String>,
     /// The last question that is asked a second time, after the end of other sessions.
     pub(super) again: Option<Question>,
     pub(super) name: String,
@@ -145,11 +147,13 @@ impl ServerSide {
         request: Request,
         out: &mut Outbox,
     ) {
-        let (environment, until) = (self.about(&request), now.monotonic + self.access.longest);
+        let chain = self.chain(&request);
+        let (environment, until) = (self.about(&request, &chain), now.monotonic + self.access.longest);
         let deciding = Deciding {
             until,
             ticket: 0,
-            question: Question::Certificate(request.certificates.len()),
+            question: Question::Certificate(chain.len()),
+            subjects: chain.iter().map(subject).collect(),
             again: None,
             name: certificate_name(&request),
             environment,

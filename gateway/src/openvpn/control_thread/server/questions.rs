@@ -125,7 +125,7 @@ impl ServerSide {
         if !self.scripts.has(Hook::TlsVerify) {
             return Go(Question::Management);
         }
-        let Some(subject) = self.subject(&deciding.request, depth) else {
+        let Some(subject) = deciding.subjects.get(depth).cloned() else {
             return Go(depth.checked_sub(1).map_or(Question::Management, Question::Certificate));
         };
         let mut run = prepare(now, deciding, Hook::TlsVerify);

@@ -208,3 +208,39 @@ fn of_two_sessions_of_one_name_that_are_decided_at_once_the_later_is_admitted() 
     assert_eq!(bed.side.sessions_of("anna"), [2]);
     assert_eq!(bed.told(), "client-connect 1\nclient-disconnect 1\nclient-connect 2\n");
 }
+
+#[test]
+fn only_certificates_that_signed_the_one_below_are_told_to_programs() {
+    let params = |name: &str| {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params
+    };
+    let authority = |name: &str| {
+        let mut params = params(name);
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        rcgen::CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("valid")
+    };
+    let (real, forged) = (authority("CA"), authority("CA"));
+    let key = KeyPair::generate().expect("a key");
+    let own = params("anna").signed_by(&key, &real).expect("valid").der().clone();
+    for (trusted, between, expected) in [
+        (&real, None, true),
+        (&forged, None, false),
+        (&forged, Some(&forged), false),
+        (&forged, Some(&real), true),
+    ] {
+        let read = |it: &rcgen::CertifiedIssuer<'_, KeyPair>| {
+            crypto::pki::Certificate::from_der(it.der()).expect("valid")
+        };
+        let bed = Bed::new(&[], TELLS, |settings| settings.access.authorities = vec![read(trusted)]);
+        let mut request = request("anna", 1);
+        request.certificates = vec![own.clone()];
+        request.certificates.extend(between.map(|it| it.der().clone()));
+        let chain = bed.side.chain(&request);
+        let environment = bed.side.about(&request, &chain);
+        assert!(environment.value("tls_id_0").is_some());
+        assert_eq!(environment.value("tls_id_1").is_some(), expected);
+    }
+}

@@ -14,43 +14,35 @@ use tunnel::openvpn::action::Request;
 const UNDEFINED: &str = "UNDEF";
 
 impl ServerSide {
-    /// The subject of the certificate at a depth; the last one is the authority's.
-    pub(super) fn subject(&self, request: &Request, depth: usize) -> Option<String> {
-        Some(subject(&self.certificate(request, depth)?))
-    }
-
-    fn certificate(&self, request: &Request, depth: usize) -> Option<Certificate> {
-        self.chain(request).into_iter().nth(depth)
-    }
-
     /// The client's certificate, and those above it up to an authority. Clients may send more, which nothing has verified.
-    fn chain(&self, request: &Request) -> Vec<Certificate> {
+    pub(super) fn chain(&self, request: &Request) -> Vec<Certificate> {
         let sent = request.certificates.iter().filter_map(|der| Certificate::from_der(der).ok());
         let mut sent: Vec<Certificate> = sent.collect();
         let mut chain: Vec<Certificate> = sent.drain(..sent.len().min(1)).collect();
         while let Some(last) = chain.last() {
-            let issued = |it: &&Certificate| it.subject() == last.issuer();
-            if let Some(authority) = self.access.authorities.iter().find(issued) {
+            // A client can write any name into a certificate of its own.
+            let issued = |it: &Certificate| it.subject() == last.issuer() && last.is_signed_by(it);
+            if let Some(authority) = self.access.authorities.iter().find(|it| issued(it)) {
                 if authority.to_der() != last.to_der() {
                     chain.push(authority.clone());
                 }
                 break;
             }
-            let Some(index) = sent.iter().position(|it| it.subject() == last.issuer()) else { break };
+            let Some(index) = sent.iter().position(issued) else { break };
             chain.push(sent.swap_remove(index));
         }
         chain
     }
 
     /// Variables about a client that has not authenticated.
-    pub(super) fn about(&self, request: &Request) -> Environment {
+    pub(super) fn about(&self, request: &Request, chain: &[Certificate]) -> Environment {
         let mut environment = self.access.environment.clone();
         address(&mut environment, "untrusted", request.address);
         environment.set("common_name", certificate_name(request));
         if !request.credentials.user.is_empty() {
             environment.set("username", &request.credentials.user);
         }
-        for (depth, certificate) in self.chain(request).iter().enumerate() {
+        for (depth, certificate) in chain.iter().enumerate() {
             about_certificate(&mut environment, depth, certificate);
         }
         // Other names could be those that the loader or a shell reads.
@@ -106,7 +98,7 @@ fn address(environment: &mut Environment, kind: &str, address: SocketAddr) {
 }
 
 /// Characters that OpenVPN replaces in a subject are replaced; our escapes are not OpenVPN's.
-fn subject(certificate: &Certificate) -> String {
+pub(super) fn subject(certificate: &Certificate) -> String {
     certificate.subject().to_string().replace('\\', "")
 }
 
