@@ -77,7 +77,9 @@ fn a_daemon_serves_as_the_user_of_its_file_and_starts_anew_with_its_files() {
     let client = configuration(&daemon.files, CLIENT_END, &daemon.lab.interface("oc"), None);
     start(&mut daemon.lab, &daemon.files, Program::Ours, CLIENT_END, &client);
     daemon.logs("connected with client client", 1);
-    assert!(answers(&daemon.lab, "a", SERVER), "{}", daemon.log());
+    // The client has its addresses a moment later.
+    let reached = wait_until(PATIENCE, || answers(&daemon.lab, "a", SERVER));
+    assert!(reached.is_ok(), "{}", daemon.log());
 
     let has_client = || {
         let status = std::fs::read_to_string(path(&daemon.files, "status.log")).unwrap_or_default();

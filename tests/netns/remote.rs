@@ -402,7 +402,10 @@ fn copies_of_commits_go_to_a_folder_and_to_a_machine_that_is_known() {
         files()
     };
     let sent = copied(1);
-    let text = server.read(&format!("files/{}", sent[0]));
+    // A file is there before its text.
+    let sent_text = || server.read(&format!("files/{}", sent[0]));
+    let _ = wait_until(PATIENCE, || sent_text().contains(&router.keys[0].0));
+    let text = sent_text();
     assert!(text.starts_with("interfaces {\n") && text.contains(&router.keys[0].0), "{text}");
     let mode = fs::metadata(server.at("files").join(&sent[0])).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);

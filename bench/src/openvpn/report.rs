@@ -327,7 +327,7 @@ pub(super) mod tests {
         assert_eq!(ratios, [8.0, 0.2, 0.25, 1.2]);
         let text = report.text();
         assert!(
-            text.contains("TCP to the server, CPU per GB of the server: openvpn to postern / openvpn  0.25x"),
+            text.contains("TCP to the server, CPU per GB of the server: openvpn-to-postern / openvpn  0.25x"),
             "{text}"
         );
         assert!(text.contains("openvpn 1.25"), "threads are shown: {text}");
