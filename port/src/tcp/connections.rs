@@ -167,14 +167,16 @@ impl TcpConnections {
         }
         // Workers that send wait for the lock: no system call for each connection below it.
         drop(state);
-        over.iter().for_each(|connection| connection.end());
+        for connection in over {
+            connection.end();
+        }
     }
 
     /// A connection has sent a packet: it may take longer to authenticate than a silent one.
     pub(super) fn spoke(&self, connection: &Arc<Connection>) {
         let mut state = self.write();
         if let Some(before) = state.deadline_of.get(&connection.number).copied() {
-            let at = before - SILENCE.min(state.window) + state.window;
+            let at = before + state.window.saturating_sub(SILENCE);
             state.set_deadline(at, Arc::clone(connection));
         }
     }
@@ -192,7 +194,9 @@ impl TcpConnections {
         }
         let mut state = self.write();
         let ended = std::mem::take(&mut state.ended);
-        ended.iter().for_each(|(connection, _)| state.forget(connection));
+        for (connection, _) in &ended {
+            state.forget(connection);
+        }
         // The sockets are closed after this, without the lock.
         drop(state);
         ended.into_iter().map(|(connection, error)| (connection.remote, error)).collect()
