@@ -5,7 +5,9 @@ use crate::support::{PATIENCE, answers, ask, postern, sites_and, skip};
 use lab::postern::Postern;
 use lab::{Lab, wait_until};
 use rustix::process::Signal;
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
@@ -194,7 +196,7 @@ fn a_commit_makes_a_server_for_a_stock_client_and_others_leave_its_session_up() 
 }
 
 /// Runs `postern generate` with the configuration of a file; its output.
-fn generate(words: &[&str], config: &std::path::Path) -> String {
+fn generate(words: &[&str], config: &Path) -> String {
     let mut command = Command::new(postern());
     command.arg("generate").args(words);
     if config.exists() {
@@ -205,21 +207,16 @@ fn generate(words: &[&str], config: &std::path::Path) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-#[test]
-fn what_is_generated_connects_a_stock_client_until_it_is_revoked() {
-    let Some(mut gateway) = Gateway::new() else { return };
+/// A server and its client from what is generated; the file with the configuration.
+fn generated(gateway: &mut Gateway, list: Option<&Path>) -> PathBuf {
     let config = gateway.files.path().join("generated.conf");
-    let add = |lines: &str| {
-        let before = std::fs::read_to_string(&config).unwrap_or_default();
-        std::fs::write(&config, before + lines).expect("written");
-    };
     let none = gateway.files.path().join("none");
-    add(&generate(&["pki", "ca", "install", "users"], &none));
+    add(&config, &generate(&["pki", "ca", "install", "users"], &none));
     for (name, purpose) in [("server", "server"), ("anna", "client")] {
         let words = ["pki", "certificate", "sign", "users", "install", name, "--type", purpose];
-        add(&generate(&words, &config));
+        add(&config, &generate(&words, &config));
     }
-    add(&generate(&["pki", "openvpn", "shared-secret", "install", "tc"], &none));
+    add(&config, &generate(&["pki", "openvpn", "shared-secret", "install", "tc"], &none));
     for line in [
         "mode server",
         "server subnet 10.9.0.0/24",
@@ -230,9 +227,12 @@ fn what_is_generated_connects_a_stock_client_until_it_is_revoked() {
         "tls crypt-key tc",
         "openvpn-option 'remote-cert-tls client'",
     ] {
-        add(&format!("set interfaces openvpn vtun0 {line}\n"));
+        add(&config, &format!("set interfaces openvpn vtun0 {line}\n"));
     }
-    let read = |path: &std::path::Path| std::fs::read_to_string(path).expect("there");
+    if let Some(list) = list {
+        std::fs::write(list, generate(&["pki", "crl", "users"], &config)).expect("written");
+        add(&config, &format!("set pki ca users crl-file {}\n", list.display()));
+    }
     gateway.postern.write(&read(&config));
     gateway.postern.start(&mut gateway.lab, "info", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
     let words = [
@@ -256,16 +256,20 @@ fn what_is_generated_connects_a_stock_client_until_it_is_revoked() {
     gateway.start_client(&format!("{text}disable-dco\ndev {interface}\ndev-type tun\n"));
     gateway.wait_until_connected();
     assert_eq!(gateway.sessions()[0]["common_name"], "anna", "{}", gateway.logs());
-    // Revoked, the client does not connect again.
-    add("set pki certificate anna revoke\n");
-    let list = generate(&["pki", "crl", "users", "install"], &config);
-    add(&list
-        .lines()
-        .filter(|line| line.starts_with("set "))
-        .map(|line| format!("{line}\n"))
-        .collect::<String>());
-    gateway.postern.write(&read(&config));
-    gateway.reload();
+    config
+}
+
+fn add(config: &Path, lines: &str) {
+    let before = std::fs::read_to_string(config).unwrap_or_default();
+    std::fs::write(config, before + lines).expect("written");
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).expect("there")
+}
+
+/// Waits until the client is refused, and has no session.
+fn wait_until_revoked(gateway: &Gateway) {
     let refused = || {
         let told = gateway.ask(&["explain", "openvpn", "vtun0"]);
         let failed = told["interfaces"][0]["failed"].as_array().cloned().unwrap_or_default();
@@ -274,5 +278,35 @@ fn what_is_generated_connects_a_stock_client_until_it_is_revoked() {
             .any(|it| it["reason"].as_str().is_some_and(|reason| reason.to_lowercase().contains("revoked")))
     };
     assert!(wait_until(PATIENCE, refused).is_ok(), "{}", gateway.logs());
+    assert!(gateway.sessions().is_empty(), "{}", gateway.logs());
+}
+
+#[test]
+fn what_is_generated_connects_a_stock_client_until_it_is_revoked() {
+    let Some(mut gateway) = Gateway::new() else { return };
+    let config = generated(&mut gateway, None);
+    // Revoked, the client does not connect again.
+    add(&config, "set pki certificate anna revoke\n");
+    let list = generate(&["pki", "crl", "users", "install"], &config);
+    let lines = list.lines().filter(|line| line.starts_with("set "));
+    add(&config, &lines.map(|line| format!("{line}\n")).collect::<String>());
+    gateway.postern.write(&read(&config));
+    gateway.reload();
+    wait_until_revoked(&gateway);
+}
+
+#[test]
+fn a_list_in_a_file_revokes_a_client_without_a_commit() {
+    let Some(mut gateway) = Gateway::new() else { return };
+    let folder = tempfile::tempdir().expect("a directory");
+    // The daemon is another user.
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("ours");
+    let list = folder.path().join("users.crl");
+    let config = generated(&mut gateway, Some(&list));
+    add(&config, "set pki certificate anna revoke\n");
+    std::fs::write(&list, generate(&["pki", "crl", "users"], &config)).expect("written");
+    // The client itself notices that after ping-restart.
+    let ended = || gateway.postern.logged().contains("client anna has ended: refused");
+    assert!(wait_until(PATIENCE, ended).is_ok(), "{}", gateway.logs());
     assert!(gateway.sessions().is_empty(), "{}", gateway.logs());
 }
