@@ -139,6 +139,13 @@ pub struct Step {
     pub needs: Vec<u16>,
 }
 
+impl Step {
+    /// A step of an interface, which has at most one port before and one after.
+    pub fn of_interface(path: Path, phase: Phase, frees: Option<u16>, needs: Option<u16>) -> Self {
+        Self { path, phase, frees: frees.into_iter().collect(), needs: needs.into_iter().collect() }
+    }
+}
+
 /// What a service is about to do.
 #[derive(Debug, Default)]
 pub struct Planned {

@@ -210,6 +210,13 @@ impl Host {
         self.handle().set(name, wants)
     }
 
+    /// As [`HostHandle::set`], for an interface that is not there; what the kernel refuses is only logged.
+    pub fn set_absent(&self, name: &str, wants: Option<Wants>) {
+        if let Err(error) = self.set(name, wants) {
+            tracing::warn!("{error}");
+        }
+    }
+
     /// As [`HostHandle::change`].
     pub fn change(&self, name: &str, before: &Wants, after: &Wants) -> Result<(), NetlinkError> {
         self.handle().change(name, before, after)

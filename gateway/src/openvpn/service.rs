@@ -224,7 +224,7 @@ impl OpenVpnService {
             Intent::Remove(settings, _) => {
                 *settings = self.end(name).await.or_else(|| self.missing.remove(name));
                 self.configured.remove(name);
-                set(name, None, &context.host);
+                context.host.set_absent(name, None);
                 Ok(())
             }
         }
@@ -246,13 +246,13 @@ impl OpenVpnService {
                     if !left.was_configured {
                         self.configured.remove(name);
                     }
-                    set(name, left.wants, &context.host);
+                    context.host.set_absent(name, left.wants);
                 }
             }
             Intent::Change { before, left, .. } => {
                 self.end(name).await;
                 self.missing.remove(name);
-                set(name, left.wants.map(|wants| wants.without_interface()), &context.host);
+                context.host.set_absent(name, left.wants.map(|wants| wants.without_interface()));
                 if let Some(before) = before {
                     self.missing.insert(name.to_owned(), before.clone());
                     self.create(name, before, context).await?;
@@ -261,7 +261,7 @@ impl OpenVpnService {
             Intent::Describe(mut description) => self.describe(name, &mut description),
             Intent::Remove(settings, left) => {
                 self.configured.insert(name.to_owned());
-                set(name, left.wants.map(|wants| wants.without_interface()), &context.host);
+                context.host.set_absent(name, left.wants.map(|wants| wants.without_interface()));
                 if let Some(settings) = settings {
                     self.missing.insert(name.to_owned(), settings.clone());
                     self.create(name, settings, context).await?;
@@ -288,7 +288,7 @@ impl OpenVpnService {
     /// What an interface is for is closed before it is made.
     async fn create(&mut self, name: &str, wanted: OpenVpn, context: &Context) -> Result<(), ServiceError> {
         self.configured.insert(name.to_owned());
-        set(name, Some(tree::closed(&wanted)), &context.host);
+        context.host.set_absent(name, Some(tree::closed(&wanted)));
         let served = Served::create(name, path_of(name), wanted, context).await?;
         self.missing.remove(name);
         self.shown.show(&served);
@@ -314,24 +314,12 @@ fn is_described_otherwise(before: &OpenVpn, after: &OpenVpn) -> bool {
     OpenVpn { description: after.description.clone(), ..before.clone() } == *after
 }
 
-/// Has the host know this of an interface that is not there.
-fn set(name: &str, wants: Option<Wants>, host: &Host) {
-    if let Err(error) = host.set(name, wants) {
-        tracing::warn!("{error}");
-    }
-}
-
 fn path_of(name: &str) -> Path {
     Path::new(PATH.into_iter().chain([name]))
 }
 
 fn step(name: &str, phase: Phase, frees: Option<u16>, needs: Option<u16>) -> Step {
-    Step {
-        path: path_of(name),
-        phase,
-        frees: frees.into_iter().collect(),
-        needs: needs.into_iter().collect(),
-    }
+    Step::of_interface(path_of(name), phase, frees, needs)
 }
 
 /// The UDP port that an interface with these settings has, unless the kernel chooses it.

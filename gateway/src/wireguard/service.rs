@@ -205,7 +205,7 @@ impl WireGuardService {
                 // Addresses and routes go with the interface, and all else that was for it.
                 *settings = self.end(name).await.or_else(|| self.missing.remove(name));
                 self.configured.remove(name);
-                set(name, None, &context.host);
+                context.host.set_absent(name, None);
             }
             Intent::Keep => {
                 if let Some(served) = self.served.get(name) {
@@ -251,11 +251,11 @@ impl WireGuardService {
                     Policy::EachPath => left.closed.take(),
                     Policy::AllOrNothing => left.wants.take(),
                 };
-                set(name, wants, &context.host);
+                context.host.set_absent(name, wants);
             }
             Intent::Remove(settings, left) => {
                 self.configured.insert(name.to_owned());
-                set(name, left.wants.take(), &context.host);
+                context.host.set_absent(name, left.wants.take());
                 if let Some(settings) = settings.take() {
                     self.missing.insert(name.to_owned(), settings.clone());
                     self.create(name, settings, context).await?;
@@ -318,24 +318,12 @@ impl WireGuardService {
     }
 }
 
-/// Has the host know this of an interface that is not there.
-fn set(name: &str, wants: Option<Wants>, host: &Host) {
-    if let Err(error) = host.set(name, wants) {
-        tracing::warn!("{error}");
-    }
-}
-
 fn path_of(name: &str) -> Path {
     Path::new(PATH.into_iter().chain([name]))
 }
 
 fn step(name: &str, phase: Phase, frees: Option<u16>, needs: Option<u16>) -> Step {
-    Step {
-        path: path_of(name),
-        phase,
-        frees: frees.into_iter().collect(),
-        needs: needs.into_iter().collect(),
-    }
+    Step::of_interface(path_of(name), phase, frees, needs)
 }
 
 /// The port that an interface with these settings has, unless the kernel chooses it.
