@@ -10,6 +10,7 @@ use super::interface::Interface;
 use super::model::{self, Mode};
 use super::served::{Failure, Served};
 use crate::api::server::unreadable;
+use crate::by_name::ByName;
 use crate::clock::Clock;
 use crate::host::netlink::Netlink;
 use crate::service::View;
@@ -20,9 +21,8 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use ipnet::IpNet;
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An interface, with what its configuration says of it.
@@ -36,7 +36,7 @@ struct Entry {
 
 /// The interfaces, which come and go with the configuration.
 #[derive(Clone, Default)]
-pub struct Interfaces(Arc<Mutex<BTreeMap<String, Entry>>>);
+pub struct Interfaces(ByName<Entry>);
 
 impl Interfaces {
     /// Shows an interface, or shows it with another description.
@@ -47,20 +47,16 @@ impl Interfaces {
             description: served.settings.description.clone(),
             failure: served.failure.clone(),
         };
-        self.lock().insert(served.interface.name().to_owned(), entry);
+        self.0.show(served.interface.name(), entry);
     }
 
     /// Shows it no more.
     pub(super) fn hide(&self, name: &str) {
-        self.lock().remove(name);
+        self.0.hide(name);
     }
 
     fn all(&self) -> Vec<Entry> {
-        self.lock().values().cloned().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.all()
     }
 }
 

@@ -9,6 +9,7 @@ use super::interface::Interface;
 use super::labels::Labels;
 use super::model;
 use super::update::Snapshot;
+use crate::by_name::ByName;
 use crate::clock::Clock;
 use crate::host::netlink::Netlink;
 use crate::service::View;
@@ -17,8 +18,8 @@ use axum::extract::{Path, State};
 use axum::routing::get;
 use axum::{Json, Router};
 use ipnet::IpNet;
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A peer whose last handshake is not older than this is called active.
@@ -28,25 +29,22 @@ type Entry = (Arc<Interface>, Labels);
 
 /// The interfaces, which come and go with the configuration.
 #[derive(Clone, Default)]
-pub struct Interfaces(Arc<Mutex<BTreeMap<String, Entry>>>);
+pub struct Interfaces(ByName<Entry>);
 
 impl Interfaces {
     /// Shows an interface, or shows it with other labels.
     pub fn show(&self, interface: Arc<Interface>, labels: Labels) {
-        self.lock().insert(interface.name().to_owned(), (interface, labels));
+        let name = interface.name().to_owned();
+        self.0.show(&name, (interface, labels));
     }
 
     /// Shows it no more.
     pub fn hide(&self, name: &str) {
-        self.lock().remove(name);
+        self.0.hide(name);
     }
 
     fn all(&self) -> Vec<Entry> {
-        self.lock().values().cloned().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.all()
     }
 }
 
