@@ -28,7 +28,7 @@ pub(crate) fn start() -> Outcome {
         .with(LevelFilter::from_level(level))
         .with(plain().with_writer(LogKeeper::default));
     if is_journal() {
-        log.with(plain().with_writer(stderr).event_format(Journal)).init();
+        log.with(plain().with_writer(stderr).event_format(journal())).init();
     } else {
         log.with(plain().with_writer(stderr).with_ansi(stderr().is_terminal())).init();
     }
@@ -97,11 +97,17 @@ fn names(stream: &str, device: u64, inode: u64) -> bool {
         .is_some_and(|(first, second)| first.parse() == Ok(device) && second.parse() == Ok(inode))
 }
 
-/// Formats lines for the journal, which adds the time and reads a priority at the start of each line (sd-daemon(3)).
-pub(crate) struct Journal;
+/// Formats each line of a message from its priority and its text.
+pub(crate) struct EachLine<F>(pub(crate) F);
 
-impl<S, N> FormatEvent<S, N> for Journal
+/// Formats lines for the journal, which adds the time and reads a priority at the start of each line (sd-daemon(3)).
+pub(crate) fn journal() -> EachLine<impl Fn(u8, &str) -> String + 'static> {
+    EachLine(|priority, line: &str| prioritized_line(priority, line))
+}
+
+impl<F, S, N> FormatEvent<S, N> for EachLine<F>
 where
+    F: Fn(u8, &str) -> String + 'static,
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
@@ -113,12 +119,13 @@ where
     ) -> std::fmt::Result {
         let mut text = String::new();
         context.format_fields(Writer::new(&mut text), event)?;
-        std::fmt::Write::write_str(&mut writer, &prioritized(*event.metadata().level(), &text))
+        let priority = priority(*event.metadata().level());
+        text.lines().try_for_each(|line| writer.write_str(&(self.0)(priority, line)))
     }
 }
 
 /// The priority of syslog(3).
-pub(crate) fn priority(level: Level) -> u8 {
+fn priority(level: Level) -> u8 {
     match level {
         Level::ERROR => 3,
         Level::WARN => 4,
@@ -129,8 +136,11 @@ pub(crate) fn priority(level: Level) -> u8 {
 
 /// Puts a priority before each line of a text.
 fn prioritized(level: Level, text: &str) -> String {
-    let number = priority(level);
-    text.lines().map(|line| format!("<{number}>{line}\n")).collect()
+    text.lines().map(|line| prioritized_line(priority(level), line)).collect()
+}
+
+fn prioritized_line(priority: u8, line: &str) -> String {
+    format!("<{priority}>{line}\n")
 }
 
 #[cfg(test)]

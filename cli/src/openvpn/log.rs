@@ -1,6 +1,6 @@
 //! The log of `postern openvpn`: to standard error, a file or the system log, at the level of `verb`, with `mute`.
 
-use crate::log::Asked;
+use crate::log::{Asked, EachLine};
 use crate::{Failure, log};
 use config::openvpn::settings::Log;
 use gateway::api::LogKeeper;
@@ -15,10 +15,7 @@ use tracing::callsite::Identifier;
 use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Context, SubscriberExt};
-use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// The socket of the system log.
@@ -54,14 +51,14 @@ pub(super) fn start(log: &Log) -> Result<Option<File>, Failure> {
         _ if is_silent => None,
         Some((name, Ok(socket))) => {
             let socket = Mutex::new(socket);
-            Some(log::plain().event_format(Tagged(name.clone())).with_writer(socket).boxed())
+            Some(log::plain().event_format(tagged(name.clone())).with_writer(socket).boxed())
         }
         Some((_, Err(error))) => {
             eprintln!("postern: the log goes to standard error: {SYSLOG}: {error}");
             Some(log::plain().with_writer(stderr).boxed())
         }
         None if log::is_journal() => {
-            Some(log::plain().with_writer(stderr).event_format(log::Journal).boxed())
+            Some(log::plain().with_writer(stderr).event_format(log::journal()).boxed())
         }
         None => {
             let lines = log::plain().with_writer(stderr).with_ansi(stderr().is_terminal());
@@ -198,24 +195,10 @@ impl Write for Syslog {
 }
 
 /// Formats lines for the system log: priority, name and process id (RFC 3164, without the time, which its daemon adds).
-struct Tagged(String);
-
-impl<S, N> FormatEvent<S, N> for Tagged
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    fn format_event(
-        &self,
-        context: &FmtContext<'_, S, N>,
-        mut writer: Writer<'_>,
-        event: &Event<'_>,
-    ) -> std::fmt::Result {
-        let mut text = String::new();
-        context.format_fields(Writer::new(&mut text), event)?;
-        let (priority, id) = (DAEMON | log::priority(*event.metadata().level()), std::process::id());
-        text.lines().try_for_each(|line| writeln!(writer, "<{priority}>{}[{id}]: {line}", self.0))
-    }
+fn tagged(name: String) -> EachLine<impl Fn(u8, &str) -> String + 'static> {
+    EachLine(move |priority, line: &str| {
+        format!("<{}>{name}[{}]: {line}\n", DAEMON | priority, std::process::id())
+    })
 }
 
 #[cfg(test)]
