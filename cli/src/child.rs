@@ -6,6 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// This program with one of its verbs.
 pub(crate) fn command(verb: &str) -> Command {
@@ -28,4 +30,18 @@ pub(crate) fn socket() -> Result<UnixStream, Failure> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     socket.peer_addr().map_err(|error| format!("the standard input is no socket of a daemon: {error}"))?;
     Ok(socket)
+}
+
+/// Ignores the signals with which a service manager ends all processes, as long as the returned value is kept.
+pub(crate) fn ignore_signals() -> io::Result<impl Sized> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let entered = runtime.enter();
+    let ignored = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
+    drop(entered);
+    for each in &ignored {
+        if let Err(error) = each {
+            tracing::warn!("a signal may end it: {error}");
+        }
+    }
+    Ok((runtime, ignored))
 }

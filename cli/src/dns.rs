@@ -7,8 +7,6 @@ use gateway::openvpn::dns::helper::{Helper, is_tunnel};
 use gateway::openvpn::settings::{Role, Settings};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Args)]
 pub(crate) struct Arguments {}
@@ -36,14 +34,6 @@ pub(crate) fn serve(_: &Arguments) -> Outcome {
     let socket = child::socket()?;
     socket.set_nonblocking(false)?;
     // A service manager sends signals to all processes. This one ends with the daemon, behind which it has something to put back.
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let entered = runtime.enter();
-    let ignored = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
-    drop(entered);
-    for each in &ignored {
-        if let Err(error) = each {
-            tracing::warn!("a signal may end it: {error}");
-        }
-    }
+    let _ignores = child::ignore_signals()?;
     Ok(Helper::start("/".into(), is_tunnel).serve(&socket, &socket)?)
 }

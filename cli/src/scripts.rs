@@ -5,8 +5,6 @@ use clap::Args;
 use gateway::openvpn::scripts::process;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Args)]
 pub(crate) struct Arguments {}
@@ -24,14 +22,6 @@ pub(crate) fn serve(_: &Arguments) -> Outcome {
     privilege::forbid_dumps()?;
     let socket = child::socket()?;
     // A service manager sends signals to all processes. This one ends with the daemon, which may have a program to run at its end.
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let entered = runtime.enter();
-    let ignored = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
-    drop(entered);
-    for each in &ignored {
-        if let Err(error) = each {
-            tracing::warn!("a signal may end it: {error}");
-        }
-    }
+    let _ignores = child::ignore_signals()?;
     Ok(process::serve(socket)?)
 }
