@@ -260,6 +260,15 @@ enum Flooded {
     Ike,
 }
 
+impl From<Flooded> for flood::Protocol {
+    fn from(protocol: Flooded) -> Self {
+        match protocol {
+            Flooded::WireGuard => Self::WireGuard,
+            Flooded::Ike => Self::Ike,
+        }
+    }
+}
+
 #[derive(Args)]
 struct Commits {
     /// Peers of each protocol
@@ -402,13 +411,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::Flood(Flood { protocol, rate, seconds, rounds }) => {
-            let (program, protocol) = (
-                program()?,
-                match protocol {
-                    Flooded::WireGuard => flood::Protocol::WireGuard,
-                    Flooded::Ike => flood::Protocol::Ike,
-                },
-            );
+            let (program, protocol) = (program()?, protocol.into());
             let report = flood::run(&flood::Options { program, protocol, rate, seconds, rounds, progress })?;
             say(&serde_json::to_value(&report)?, &report.text())
         }
