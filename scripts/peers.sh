@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Brings the programs that we are compared with into .peers/: the newest wireguard-go from the Go proxy, and for the tests a
-# Debian kernel with its WireGuard, IPsec and crypto modules, libreswan, OpenIKED and OpenVPN 2.7. What cannot be had is said, and the tests
-# that need it say so too.
+# Debian kernel with its WireGuard, IPsec and crypto modules, libreswan, OpenIKED and OpenVPN 2.7. A program that cannot
+# be had is named, and the tests that need it are skipped aloud.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 part=${1:-test}

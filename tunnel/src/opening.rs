@@ -16,9 +16,9 @@ pub(crate) type Verdicts = ArrayVec<bool, JOBS>;
 
 /// The packets of one call.
 pub(crate) struct Call<'a> {
-    /// From the first to the last one, with those between that are dropped already.
+    /// The range from the first to the last packet; packets in it may be dropped already.
     pub(crate) packets: Range<usize>,
-    /// The indices of those that are not dropped.
+    /// The indices of the packets that are not dropped.
     pub(crate) live: &'a [usize],
 }
 

@@ -50,7 +50,7 @@ fn iana(name: &str) -> String {
     name.replace("TLS13_", "TLS_")
 }
 
-/// Those that are wanted, in that order; all if nothing is said.
+/// The suites or groups of the list, in its order; all of them without a list.
 fn limited<T: Copy>(wanted: Option<&[String]>, all: Vec<T>, name: impl Fn(T) -> String) -> Vec<T> {
     let Some(wanted) = wanted else { return all };
     let found = |it: &String| all.iter().copied().find(|one| name(*one).eq_ignore_ascii_case(it));

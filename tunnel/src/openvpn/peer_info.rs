@@ -93,7 +93,7 @@ impl PeerInfo {
         line.and_then(|(_, value)| value.parse::<u32>().ok()).is_some_and(|proto| proto & bits == bits)
     }
 
-    /// Whether the client has announced all of these bits, of those that our side uses.
+    /// Whether the client has announced all of these bits, and our side uses them.
     pub fn has(&self, bits: u32) -> bool {
         self.proto & bits == bits
     }

@@ -98,7 +98,8 @@ impl Request {
         self.servers.is_empty() && self.search.is_empty()
     }
 
-    /// Whether the helper may carry it out: the daemon reads what strangers send, and may be taken over.
+    /// Whether the process of root may carry out this request. The daemon parses packets of unauthenticated sources, and an attacker may
+    /// control it.
     fn is_acceptable(&self) -> bool {
         let is_name = |byte: u8| byte.is_ascii_graphic() && byte != b'/';
         let interface = &self.interface;

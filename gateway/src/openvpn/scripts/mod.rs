@@ -183,7 +183,7 @@ pub struct Request {
     pub arguments: Vec<String>,
     /// Its environment, to which `script_type` and the values of `setenv` are added.
     pub environment: Environment,
-    /// Files. The contents of those that are empty at first come back with the answer; the others are removed when the program
+    /// Files. The answer has the contents of each file that is empty at first. A file with contents is removed when the program
     /// ends.
     pub files: Vec<TemporaryFile>,
     /// How it can answer later.

@@ -100,7 +100,7 @@ impl Header {
     }
 }
 
-/// Whether the peer has said in a data packet that it exits. It is said once, and read once.
+/// Whether the peer has said in a data packet that it exits. Set once by the data path, and taken once by the control thread.
 #[derive(Default)]
 pub struct ExitNote(AtomicBool);
 

@@ -324,7 +324,7 @@ impl ServerSide {
         self.run(session, deciding, &run)
     }
 
-    /// What the client gets, after all that was said about it.
+    /// Chooses the addresses and options of the client, when all programs have accepted it.
     fn offer(&mut self, now: Now, session: SessionNumber, deciding: &mut Deciding, out: &mut Outbox) -> Next {
         if let Some(lines) = deciding.management.take() {
             deciding.own.add(client_file::read("client-auth", &lines).map_err(Refused::Program)?);

@@ -1,4 +1,4 @@
-//! Decisions about clients, with programs that are run. The core has no sessions: what it would say of them is said by the test.
+//! Decisions about clients, with programs that are run. The core has no sessions: the tests call the server as the core would.
 
 use super::*;
 use crate::openvpn::convert::tests::{SERVER, server};
