@@ -6,7 +6,7 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
-use rustix::process::{Resource, Rlimit, setpriority_process, setrlimit};
+use rustix::process::{Resource, Rlimit, getpriority_process, setpriority_process, setrlimit};
 use std::path::{Path, PathBuf};
 
 /// Bytes of memory that the server may write to: clients could otherwise make it take those of the gateway.
@@ -36,7 +36,8 @@ const READ: &[&str] = &[
 pub(super) fn confine(folders: &[PathBuf]) -> Result<(), Failure> {
     let most = Some(MEMORY);
     setrlimit(Resource::Data, Rlimit { current: most, maximum: most })?;
-    setpriority_process(None, NICE)?;
+    // A service manager may have made the daemon nicer than that, and going back needs a right.
+    setpriority_process(None, getpriority_process(None)?.max(NICE))?;
     match limit_files(folders) {
         Ok(RulesetStatus::NotEnforced) => {
             tracing::warn!("files of the HTTPS server are not limited: this kernel has no Landlock");
