@@ -98,6 +98,7 @@ pub fn session(mut data: &[u8]) {
         ciphers: DataCipher::DEFAULT.to_vec(),
         fallback: None,
         auth: crypto::cipher::Integrity::HmacSha1,
+        framing: None,
         credentials: Credentials::default(),
         peer_info: Vec::new(),
         mtu: 1500,

@@ -59,6 +59,7 @@ fn server() -> Server {
         ciphers: DataCipher::DEFAULT.to_vec(),
         fallback: None,
         auth: Integrity::HmacSha1,
+        ends_compression: true,
         ping: Some(Duration::from_secs(10)),
         ping_restart: Some(Duration::from_secs(60)),
         max_clients: 2,

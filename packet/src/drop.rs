@@ -75,6 +75,8 @@ drop_reasons! {
     BadTag = "bad-tag", "fails authentication: damaged on the way, or forged";
     /// The decrypted packet claims more bytes than it has.
     BadPadding = "bad-padding", "wrong padding, or the decrypted packet is shorter than its IP header says";
+    /// The framing of compression does not say that the packet is not compressed.
+    Compressed = "compressed", "the peer compresses, or has other framing than we have: comp-lzo no on both ends ends that";
     /// The decrypted packet is neither IP nor, in transport mode, of the SA's protocol.
     BadNextHeader = "bad-next-header", "the ESP next header does not fit the decrypted packet, or its SA";
     /// A dummy packet for traffic flow confidentiality (RFC 4303 section 2.6).

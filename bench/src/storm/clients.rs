@@ -57,6 +57,7 @@ fn client(credentials: &Credentials) -> Outcome<Client> {
         ciphers: DataCipher::DEFAULT.to_vec(),
         fallback: None,
         auth: Integrity::HmacSha1,
+        framing: None,
         credentials: key_method::Credentials::default(),
         peer_info: Vec::new(),
         mtu: 1500,

@@ -84,8 +84,8 @@ pub(super) struct Draft {
     pub(super) dns: Dns,
     pub(super) tls: Tls,
     pub(super) data: DataChannel,
-    /// The directive whose compression framing a server takes from its clients.
-    pub(super) framing: Option<&'static str>,
+    /// The directive that asks for compression.
+    pub(super) compresses: Option<&'static str>,
     pub(super) cipher: Option<DataCipher>,
     pub(super) compatible: Option<(u32, u32)>,
     pub(super) timers: Timers,

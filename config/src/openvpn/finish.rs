@@ -18,7 +18,7 @@ pub(super) fn finish(mut builder: Builder<'_>) -> Result<Loaded, Vec<Refusal>> {
     let role = role(&mut builder);
     check_roles(&mut builder, role);
     check_tls(&mut builder, role);
-    check_framing(&mut builder, role);
+    check_compression(&mut builder, role);
     check_scripts(&mut builder);
     check_server(&mut builder, role);
     addresses(&mut builder, role);
@@ -151,15 +151,16 @@ fn check_tls(builder: &mut Builder<'_>, role: Role) {
     }
 }
 
-/// Only a server can tell its peers which framing they use.
-fn check_framing(builder: &mut Builder<'_>, role: Role) {
-    let Some(name) = builder.draft.framing.filter(|_| role != Role::Server) else { return };
-    let name = if name.starts_with("compress") { "compress" } else { name };
-    let reason = "its framing changes each packet, and is not served";
-    builder.refuse(
+/// Compression reveals what is encrypted (VORACLE): a server ends that of its clients, a client only its own.
+fn check_compression(builder: &mut Builder<'_>, role: Role) {
+    let Some(name) = builder.draft.compresses else { return };
+    builder.warn(
         name,
-        reason,
-        "delete the line on both ends; the server has compress migrate for the time between",
+        if role == Role::Server {
+            "nothing is compressed: clients are told to stop it"
+        } else {
+            "nothing is compressed: packets that the peer compresses are dropped, so it must not (comp-lzo no there)"
+        },
     );
 }
 

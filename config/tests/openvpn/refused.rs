@@ -2,7 +2,7 @@
 
 use super::{CLIENT, SERVER, bad, good, text};
 use config::openvpn::settings::{Compression, DataCipher};
-use config::openvpn::{Fate, rows};
+use config::openvpn::{Fate, Loaded, rows};
 
 #[test]
 fn each_refused_directive_is_refused_on_its_line() {
@@ -39,12 +39,8 @@ fn values_that_are_not_served_are_refused() {
         ("data-ciphers BF-CBC", "data-ciphers: BF-CBC has blocks of 64 bits"),
         ("cipher CAMELLIA-128-CBC", "cipher: the cipher CAMELLIA-128-CBC is not served"),
         ("auth MD5", "auth: the digest MD5 is not served"),
-        ("compress lz4-v2", "compress: compression is not served"),
-        ("comp-lzo", "comp-lzo: compression is not served"),
-        ("comp-lzo adaptive", "comp-lzo: compression is not served"),
-        ("compress", "compress: its framing changes each packet"),
-        ("compress migrate", "compress: its framing changes each packet"),
-        ("comp-lzo no", "comp-lzo: its framing changes each packet"),
+        ("compress snappy", "compress: snappy is none of stub, stub-v2"),
+        ("comp-lzo maybe", "comp-lzo: maybe is none of no, yes"),
         ("tls-version-max 1.1", "tls-version-max: TLS 1.0 and 1.1 are not served"),
         ("tls-ciphersuites TLS_AES_128_CCM_SHA256", "tls-ciphersuites: none of these suites"),
         ("tls-groups brainpoolP256r1", "tls-groups: none of these groups"),
@@ -109,13 +105,26 @@ fn a_list_keeps_the_ciphers_that_are_served() {
 }
 
 #[test]
-fn framing_without_compression_is_served() {
-    for line in ["compress migrate", "comp-lzo no\npush \"comp-lzo no\"", "compress", "compress stub"] {
-        let settings = good(&format!("{SERVER}{line}\n"));
-        assert_eq!(settings.data.compression, Compression::Migrate, "{line}");
+fn framing_is_served_and_nothing_is_compressed() {
+    for (line, compression, compresses) in [
+        ("compress migrate", Compression::Migrate, false),
+        ("comp-lzo no\npush \"comp-lzo no\"", Compression::Before, false),
+        ("comp-lzo", Compression::Before, true),
+        ("comp-lzo adaptive", Compression::Before, true),
+        ("compress lzo", Compression::Before, true),
+        ("compress", Compression::Swapped, false),
+        ("compress stub", Compression::Swapped, false),
+        ("compress lz4", Compression::Swapped, true),
+        ("compress stub-v2", Compression::StubV2, false),
+        ("compress lz4-v2", Compression::StubV2, true),
+    ] {
+        let Loaded { settings, remarks, .. } = text(&format!("{SERVER}{line}\n")).expect("taken");
+        assert_eq!(settings.data.compression, compression, "{line}");
+        let warned = remarks.iter().any(|remark| remark.text.contains("clients are told to stop it"));
+        assert_eq!(warned, compresses, "{line}");
         let push = settings.server.expect("a server").push;
         assert!(!push.iter().any(|option| option.starts_with("comp")), "{push:?}");
     }
-    assert!(bad(&format!("{SERVER}comp-lzo\n")).contains("comp-lzo: compression is not served"));
-    assert_eq!(good(&format!("{CLIENT}compress stub-v2\n")).data.compression, Compression::StubV2);
+    let Loaded { remarks, .. } = text(&format!("{CLIENT}comp-lzo\n")).expect("taken");
+    assert!(remarks.iter().any(|remark| remark.is_warning && remark.text.contains("must not")));
 }

@@ -15,6 +15,7 @@ pub const STAGE: Stage = Stage {
         DropReason::Replayed,
         DropReason::Malformed,
         DropReason::BadPadding,
+        DropReason::Compressed,
         DropReason::BadNextHeader,
         DropReason::Dummy,
         DropReason::Truncated,

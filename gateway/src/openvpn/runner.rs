@@ -155,6 +155,7 @@ impl Runner {
             Role::Server(_) => None,
         };
         let (wants, mtu) = (guarded(own(&settings), closed.as_ref()), settings.mtu);
+        let up = LinkChange { up: Some(true), queue_length: settings.queue, ..LinkChange::default() };
         let mut network = ClientNetwork::new(name, own_number, name_servers, closed);
         let (mut prompt, mut names) = (None, None);
         if let Role::Client(client) = &settings.role {
@@ -168,7 +169,7 @@ impl Runner {
         }
         let interface = Arc::new(Interface::create(name, settings, engine, options, events, report)?);
         set_mtu(name, mtu)?;
-        host::change_link(name, &[LinkChange { up: Some(true), ..LinkChange::default() }])?;
+        host::change_link(name, &[up])?;
         host.set(name, Some(wants))?;
         let own_host = None;
         Ok(Self {

@@ -35,6 +35,8 @@ pub struct Settings {
     pub mtu: u32,
     /// `mssfix`; `None` leaves segments as they are.
     pub mssfix: Option<u16>,
+    /// `txqueuelen`: the queue of the interface; `None` leaves the usual one.
+    pub queue: Option<u32>,
     /// Programs that are run at events.
     pub scripts: Scripts,
     /// TCP, if it is used.

@@ -294,8 +294,11 @@ mod tests {
 
     #[test]
     fn a_setting_that_is_not_served_is_refused_with_its_node() {
-        let told = refused(&["openvpn-option 'txqueuelen 7'"]);
-        assert!(told.contains("interfaces openvpn vtun0 openvpn-option: txqueuelen: not served"), "{told}");
+        let told = refused(&["openvpn-option 'replay-window 60000'"]);
+        assert!(
+            told.contains("interfaces openvpn vtun0 openvpn-option: replay-window: not served"),
+            "{told}"
+        );
         assert!(told.contains("interfaces openvpn vtun0 tls c"), "{told}");
         assert!(!told.contains("configuration:"), "{told}");
     }

@@ -6,6 +6,7 @@
 
 use super::action::{Action, Cause, Outbox};
 use super::channel::{Announcement, Channel, ChannelEvent, PacketError};
+use super::data::Framing;
 use super::keepalive::Keepalive;
 use super::key_method::Credentials;
 use super::limits::PUSH_REQUEST_INTERVAL;
@@ -49,6 +50,8 @@ pub struct ClientConfiguration {
     pub fallback: Option<DataCipher>,
     /// The HMAC beside ciphers in CBC mode.
     pub auth: Integrity,
+    /// The framing of compression, unless the server pushes other.
+    pub framing: Option<Framing>,
     /// User name and password.
     pub credentials: Credentials,
     /// Further lines of peer information.
@@ -83,6 +86,7 @@ pub struct Client {
     ciphers: Vec<DataCipher>,
     fallback: Option<DataCipher>,
     auth: Integrity,
+    framing: Option<Framing>,
     announcement: Announcement,
     keepalive: Keepalive,
     timing: Timing,
@@ -105,6 +109,7 @@ impl Client {
             ciphers,
             fallback,
             auth,
+            framing,
             credentials,
             peer_info,
             mtu,
@@ -115,8 +120,10 @@ impl Client {
         let peer_info = PeerInfo::of_client(features, &DataCipher::list(&ciphers), mtu, &peer_info);
         let cipher = ciphers.first().map_or("none", |cipher| cipher.name());
         let auth_name = negotiate::auth_name(auth);
-        let options =
-            format!("V4,dev-type tun,tun-mtu {mtu},cipher {cipher},auth {auth_name},key-method 2,tls-client");
+        let compression = framing.map_or("", |_| ",comp-lzo");
+        let options = format!(
+            "V4,dev-type tun,tun-mtu {mtu}{compression},cipher {cipher},auth {auth_name},key-method 2,tls-client"
+        );
         Self {
             tls: TlsConfig::client(tls, Arc::clone(&clock)),
             clock,
@@ -124,6 +131,7 @@ impl Client {
             ciphers,
             fallback,
             auth,
+            framing,
             announcement: Announcement { options, credentials, peer_info },
             keepalive,
             timing,
@@ -263,7 +271,12 @@ impl Client {
             return Err(Unsupported(format!("protocol-flags aead-epoch with cipher {cipher}")).into());
         }
         let agreement = Agreement {
-            suite: Suite { cipher, auth: self.auth, epochs: core.epochs },
+            suite: Suite {
+                cipher,
+                auth: self.auth,
+                epochs: core.epochs,
+                framing: core.framing.unwrap_or(self.framing),
+            },
             export_keys: core.export_keys,
             peer_id: core.peer_id,
             control_exit: core.control_exit,

@@ -96,20 +96,23 @@ impl Keyring {
         header: Header,
         random: &mut dyn Random,
     ) -> Result<Protection, LoadError> {
-        Ok(Protection::OpenVpn(match suite.cipher {
-            DataCipher::Aead(aead) if suite.epochs => {
-                DataKey::Epoch(EpochData::sending(Arc::clone(&self.engine), aead, keys.cipher, header)?)
-            }
-            DataCipher::Aead(aead) => {
-                let key = self.engine.load(aead, &keys.cipher[..aead.key_length()])?;
-                let constant = *keys.hmac.first_chunk().expect("HMAC keys have 64 bytes");
-                DataKey::Aead(AeadData::new(key, constant, header))
-            }
-            DataCipher::WithHmac(encryption) => {
-                let pair = Pair { encryption, integrity: suite.auth };
-                DataKey::Cbc(CbcData::load(pair, keys, header, random)?)
-            }
-        }))
+        Ok(framed(
+            suite,
+            match suite.cipher {
+                DataCipher::Aead(aead) if suite.epochs => {
+                    DataKey::Epoch(EpochData::sending(Arc::clone(&self.engine), aead, keys.cipher, header)?)
+                }
+                DataCipher::Aead(aead) => {
+                    let key = self.engine.load(aead, &keys.cipher[..aead.key_length()])?;
+                    let constant = *keys.hmac.first_chunk().expect("HMAC keys have 64 bytes");
+                    DataKey::Aead(AeadData::new(key, constant, header))
+                }
+                DataCipher::WithHmac(encryption) => {
+                    let pair = Pair { encryption, integrity: suite.auth };
+                    DataKey::Cbc(CbcData::load(pair, keys, header, random)?)
+                }
+            },
+        ))
     }
 
     /// Epoch keys to receive with are many at once, unlike those to send with.
@@ -123,7 +126,7 @@ impl Keyring {
         match suite.cipher {
             DataCipher::Aead(aead) if suite.epochs => {
                 let data = EpochData::receiving(Arc::clone(&self.engine), aead, keys.cipher, header)?;
-                Ok(Protection::OpenVpn(DataKey::Epoch(data)))
+                Ok(framed(suite, DataKey::Epoch(data)))
             }
             _ => self.protection(keys, suite, header, random),
         }
@@ -189,4 +192,11 @@ impl Keyring {
     pub fn clear(&mut self, out: &mut Outbox) {
         out.extend(self.keys.drain(..).map(|key| Action::Retire { index: key.index }));
     }
+}
+
+fn framed(suite: Suite, key: DataKey) -> Protection {
+    Protection::OpenVpn(match suite.framing {
+        None => key,
+        Some(framing) => DataKey::Framed(Box::new(key), framing),
+    })
 }

@@ -1,5 +1,6 @@
 //! The choice of the data cipher: the server takes the first of its list that the client accepts.
 
+use super::data::Framing;
 use super::peer_info::PeerInfo;
 use crypto::Cipher;
 use crypto::cipher::{Encryption, Integrity};
@@ -23,6 +24,8 @@ pub struct Suite {
     pub auth: Integrity,
     /// `protocol-flags aead-epoch`: an AEAD cipher has epoch keys.
     pub epochs: bool,
+    /// The framing of compression around inner packets, which are not compressed.
+    pub framing: Option<Framing>,
 }
 
 impl DataCipher {

@@ -72,7 +72,7 @@ impl PeerInfo {
         let version = env!("CARGO_PKG_VERSION");
         let mut text = format!(
             "IV_VER=postern-{version}\nIV_PLAT=linux\nIV_TCPNL=1\nIV_MTU={mtu}\nIV_NCP=2\nIV_CIPHERS={ciphers}\n\
-             IV_PROTO={proto}\n"
+             IV_PROTO={proto}\nIV_LZO_STUB=1\nIV_COMP_STUB=1\nIV_COMP_STUBv2=1\n"
         );
         for (name, value) in more {
             // Writing to a string does not fail.

@@ -1,5 +1,6 @@
 //! What a server tells its client to use: `PUSH_REPLY` and its options, split into several messages if it is long.
 
+use super::data::Framing;
 use super::keepalive::{Keepalive, Silence};
 use super::limits::{MAX_PUSH_MESSAGES, PUSH_LENGTH};
 use super::negotiate::DataCipher;
@@ -94,6 +95,8 @@ pub struct CoreOptions {
     pub control_exit: bool,
     /// `ping`, `ping-restart` and `ping-exit`. A time of 0 is kept: it replaces the client's own.
     pub keepalive: Keepalive,
+    /// `compress` and `comp-lzo` without compression: the framing instead of the client's own.
+    pub framing: Option<Option<Framing>>,
 }
 
 /// An option of a push reply that we cannot serve.
@@ -126,7 +129,10 @@ impl CoreOptions {
                     let after = seconds(value).ok_or_else(unsupported)?;
                     found.keepalive.silence = Some(Silence { after, exits: name == "ping-exit" });
                 }
-                // Each of them puts a byte before packets, even without compression.
+                "comp-lzo" if value == "no" => found.framing = Some(Some(Framing::Before)),
+                "compress" if matches!(value, "" | "stub") => found.framing = Some(Some(Framing::Swapped)),
+                "compress" if value == "stub-v2" => found.framing = Some(None),
+                // A server that wants compression compresses itself.
                 "compress" | "comp-lzo" => return Err(unsupported()),
                 _ => {}
             }
@@ -207,10 +213,19 @@ mod tests {
             "cipher BF-CBC",
             "peer-id 16777216",
             "protocol-flags aead-tag-end",
-            "comp-lzo no",
+            "comp-lzo adaptive",
             "compress lz4",
         ] {
             assert_eq!(CoreOptions::parse(&[option.into()]), Err(Unsupported(option.into())));
+        }
+        for (option, framing) in [
+            ("comp-lzo no", Some(Framing::Before)),
+            ("compress", Some(Framing::Swapped)),
+            ("compress stub", Some(Framing::Swapped)),
+            ("compress stub-v2", None),
+        ] {
+            let found = CoreOptions::parse(&[option.into()]).map(|core| core.framing);
+            assert_eq!(found, Ok(Some(framing)), "{option}");
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::network::{CLIENT, SERVER, STORM, Setup};
 use crate::{assert_carries, seconds};
+use packet::DropReason;
 use tunnel::openvpn::Cause;
+use tunnel::openvpn::data::Framing;
 
 #[test]
 fn a_client_connects_with_tls_crypt_and_packets_pass() {
@@ -40,4 +42,32 @@ fn a_client_without_an_answer_ends_after_the_hand_window() {
     network.run(seconds(61));
     assert_eq!(network.hosts[CLIENT].closed, [Cause::HandshakeTimeout]);
     assert_eq!(network.log.len(), 5, "after 0, 2, 6, 14 and 30 seconds");
+}
+
+#[test]
+fn a_server_ends_the_compression_of_its_clients() {
+    for (announced, option) in [("1", "compress stub-v2"), ("0", "comp-lzo no")] {
+        let mut setup = Setup::new();
+        (setup.server_ends_compression, setup.client_framing) = (true, Some(Framing::Swapped));
+        setup.client_information = vec![(String::from("IV_COMP_STUBv2"), String::from(announced))];
+        let mut network = setup.network(setup.tls_crypt(), 1);
+        network.connect(CLIENT);
+        network.run(seconds(1));
+        assert!(network.hosts[CLIENT].options.contains(&String::from(option)), "{option}");
+        assert_carries(&mut network, 7);
+    }
+}
+
+#[test]
+fn two_kinds_of_framing_do_not_pass() {
+    let mut setup = Setup::new();
+    setup.client_framing = Some(Framing::Before);
+    let mut network = setup.network(setup.tls_crypt(), 1);
+    network.connect(CLIENT);
+    network.run(seconds(1));
+    assert!(network.is_connected(CLIENT) && network.is_connected(SERVER));
+    let session = *network.hosts[SERVER].connected.keys().next_back().expect("connected");
+    network.send(SERVER, session, &crate::inner(7));
+    network.run(seconds(1));
+    assert_eq!(network.hosts[CLIENT].dropped(DropReason::Compressed), 1);
 }

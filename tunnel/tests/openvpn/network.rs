@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tunnel::openvpn::client::ClientWrap;
+use tunnel::openvpn::data::Framing;
 use tunnel::openvpn::keepalive::Keepalive;
 use tunnel::openvpn::key_method::Credentials;
 use tunnel::openvpn::negotiate::DataCipher;
@@ -81,6 +82,9 @@ pub struct Setup {
     pub max_clients: usize,
     pub server_features: u32,
     pub client_features: u32,
+    pub server_ends_compression: bool,
+    pub client_framing: Option<Framing>,
+    pub client_information: Vec<(String, String)>,
 }
 
 impl Setup {
@@ -102,6 +106,9 @@ impl Setup {
             max_clients: MOST_CLIENTS,
             server_features: OURS,
             client_features: OURS,
+            server_ends_compression: false,
+            client_framing: None,
+            client_information: Vec::new(),
         }
     }
 
@@ -118,6 +125,7 @@ impl Setup {
             ciphers: self.server_ciphers.clone(),
             fallback: None,
             auth: self.auth,
+            ends_compression: self.server_ends_compression,
             ping: self.server_ping[0],
             ping_restart: self.server_ping[1],
             max_clients: self.max_clients,
@@ -135,8 +143,9 @@ impl Setup {
             ciphers: self.client_ciphers.clone(),
             fallback: None,
             auth: self.auth,
+            framing: self.client_framing,
             credentials: self.credentials.clone(),
-            peer_info: Vec::new(),
+            peer_info: self.client_information.clone(),
             mtu: 1500,
             features: self.client_features,
             keepalive: self.client_keepalive,

@@ -197,6 +197,10 @@ pub enum Compression {
     Off,
     /// `stub-v2`: IP packets are as they are without it.
     StubV2,
+    /// A byte before each packet: `comp-lzo`.
+    Before,
+    /// A byte in place of the first one, which is at the end: `compress`.
+    Swapped,
     /// A server tells clients with compression to use `stub-v2`: `compress migrate`.
     Migrate,
 }

@@ -284,26 +284,27 @@ pub(super) const ROWS: &[Row] = &[
     harmless("use-prediction-resistance", "", "random numbers come from the system"),
 ];
 
-/// Framing without compression. That of `comp-lzo no` and `compress` changes packets, so a server tells its clients to use
-/// `stub-v2`, which does not.
+/// Framing without compression: nothing is compressed, as in OpenVPN 2.7. A server tells its clients to use `stub-v2`, which
+/// changes no packet.
 fn compress(draft: &mut Draft, given: &Given<'_>) -> Result<(), Wrong> {
-    draft.data.compression = match (given.name, given.get(0)) {
-        ("compress", Some("stub-v2")) => Compression::StubV2,
-        ("compress", Some("migrate")) => {
-            draft.framing = Some("compress migrate");
-            Compression::Migrate
-        }
-        ("comp-lzo", Some("no")) | ("compress", None | Some("stub")) => {
-            draft.framing = Some(given.name);
-            draft.warn("clients with compression are told to stop it, as with compress migrate");
-            Compression::Migrate
-        }
+    let lzo = [("no", false), ("yes", true), ("adaptive", true)];
+    let (compression, compresses) = match (given.name, given.get(0)) {
+        ("comp-lzo", None) | ("compress", Some("lzo")) => (Compression::Before, true),
+        ("comp-lzo", Some(_)) => (Compression::Before, given.choice(0, &lzo)?),
+        (_, None) => (Compression::Swapped, false),
         _ => {
-            let reason = "compression is not served: it reveals what is encrypted (VORACLE)";
-            let fix = "delete the line on both ends; on a server, compress migrate tells clients with compression to stop it";
-            return Err(Wrong::new(reason, fix));
+            let known = [
+                ("stub", (Compression::Swapped, false)),
+                ("stub-v2", (Compression::StubV2, false)),
+                ("migrate", (Compression::Migrate, false)),
+                ("lz4", (Compression::Swapped, true)),
+                ("lz4-v2", (Compression::StubV2, true)),
+            ];
+            given.choice(0, &known)?
         }
     };
+    draft.data.compression = compression;
+    draft.compresses = compresses.then_some(if given.name == "compress" { "compress" } else { "comp-lzo" });
     Ok(())
 }
 

@@ -5,9 +5,10 @@ use crate::openvpn::login::{LoginSettings, Question};
 use crate::openvpn::names::Name;
 use crate::openvpn::settings::{ClientSettings, remotes};
 use config::openvpn::OpenVpn;
-use config::openvpn::settings::{Connection, Family, Login, Retry, Transport};
+use config::openvpn::settings::{Compression, Connection, Family, Login, Retry, Transport};
 use std::time::Duration;
 use tunnel::openvpn::ClientConfiguration;
+use tunnel::openvpn::data::Framing;
 use tunnel::openvpn::key_method::Credentials;
 use tunnel::openvpn::peer_info::OURS;
 use tunnel::openvpn::verify;
@@ -57,6 +58,7 @@ pub(super) fn client(
         ciphers: ciphers(settings),
         fallback: fallback(settings),
         auth: keys::digest(settings).0,
+        framing: framing(settings),
         credentials: Credentials::default(),
         peer_info: peer_info(settings),
         mtu: link.tun_mtu,
@@ -76,6 +78,15 @@ pub(super) fn client(
         max_rounds,
         login,
     })
+}
+
+/// `migrate` is for a server.
+fn framing(settings: &OpenVpn) -> Option<Framing> {
+    match settings.data.compression {
+        Compression::Before => Some(Framing::Before),
+        Compression::Swapped => Some(Framing::Swapped),
+        Compression::Off | Compression::StubV2 | Compression::Migrate => None,
+    }
 }
 
 /// What the server is told about the user of this machine: variables `UV_` of `setenv`, with `push-peer-info`.
@@ -118,8 +129,8 @@ fn login(settings: &OpenVpn, refusals: &mut Refusals) -> LoginSettings {
     LoginSettings { credentials, question, forget, retry: client.retry, prompt: None }
 }
 
-/// The servers, in the order in which they are tried. A name without an address is looked up again later, unless `resolv-retry` limits
-/// that.
+/// The servers, in the order in which they are tried. A name without an address is looked up again later. `resolv-retry SECONDS` says when
+/// the next server is tried, which happens at once here.
 fn names(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -> Vec<Name> {
     let mut names = Vec::new();
     for it in &settings.connections {
@@ -131,9 +142,8 @@ fn names(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -> 
         let is_tcp = it.protocol.transport != Transport::Udp;
         let timeout = Duration::from_secs(it.timeout_seconds.into());
         let mut name = Name { host, port: it.remote_port, is_tcp, timeout, only_v4, known: Vec::new() };
-        let is_final = !name.is_host_name() || settings.connecting.resolve != Retry::Infinite;
         if let Err(error) = name.look_up(|host| (sources.resolve)(host))
-            && is_final
+            && !name.is_host_name()
         {
             let fix = "write its address, or start again when the name server answers";
             refusals.wrong("remote", format!("{} has no address now: {error}", name.host), fix);

@@ -137,7 +137,8 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
     let scripts = Scripts::default();
     let (mtu, mssfix) = (link.tun_mtu.into(), mssfix(link));
     let sockets::Sockets { port, udp, tcp } = sockets;
-    let converted = Settings { role, port, udp, mtu, mssfix, scripts, tcp };
+    let queue = (settings.device.queue != 0).then_some(settings.device.queue);
+    let converted = Settings { role, port, udp, mtu, mssfix, queue, scripts, tcp };
     let programs = programs::programs(&settings);
     let OpenVpn { device, process, log, .. } = settings;
     Ok(Plan { name: device.name, settings: converted, process, log, remarks, programs })

@@ -3,7 +3,7 @@
 use super::{Refusals, Sources, access, ciphers, fallback, keys, routes, seconds, timing};
 use crate::openvpn::settings::{Renew, Renewed, ServerNetwork, ServerSettings};
 use config::openvpn::OpenVpn;
-use config::openvpn::settings::{Addresses, CertificateOf, Connection, Revocation, Server};
+use config::openvpn::settings::{Addresses, CertificateOf, Compression, Connection, Revocation, Server};
 use ipnet::{Ipv4Net, Ipv6Net};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -41,6 +41,7 @@ pub(super) fn server(
         ciphers: ciphers(settings),
         fallback: fallback(settings),
         auth: keys::digest(settings).0,
+        ends_compression: settings.data.compression != Compression::Off,
         ping: seconds(settings.timers.ping_seconds),
         ping_restart: seconds(settings.timers.restart_seconds),
         max_clients: own.max_clients as usize,

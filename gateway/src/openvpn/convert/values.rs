@@ -27,9 +27,6 @@ fn role(settings: &OpenVpn, refusals: &mut Refusals) {
     if settings.device.topology != Topology::Subnet && settings.role == Role::Server {
         refusals.refuse("topology", "another topology than subnet", "write topology subnet");
     }
-    if settings.device.queue != 0 {
-        refusals.refuse("txqueuelen", "another queue length than 0", "delete the line");
-    }
 }
 
 fn connections(settings: &OpenVpn, refusals: &mut Refusals) {
@@ -92,9 +89,10 @@ fn data(settings: &OpenVpn, refusals: &mut Refusals) {
             format!("write at most replay-window {}: packets may be as late at any value", replay::WIREGUARD);
         refusals.refuse("replay-window", "a larger window", &fix);
     }
-    if settings.data.compression != Compression::Off {
+    let is_framed = matches!(settings.data.compression, Compression::Before | Compression::Swapped);
+    if settings.role == Role::SiteToSite && is_framed {
         let name = if refusals.has("compress") { "compress" } else { "comp-lzo" };
-        refusals.refuse(name, "framing of compression", "delete the line on both ends");
+        refusals.refuse(name, "framing of compression between two peers", "delete the line on both ends");
     }
 }
 

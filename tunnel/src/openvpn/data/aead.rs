@@ -9,6 +9,7 @@
 //! inbound     check the number → open, one call for up to 64 packets → accept: the window moves → strip
 //! ```
 
+use super::framing::Framing;
 use super::layout::{ExitNote, Header, NUMBER, strip_packet};
 use crate::opening::{self, JOBS};
 use crate::replay::ReplayWindow;
@@ -144,11 +145,17 @@ impl AeadData {
 
     /// Strips opened packets to their inner packets; returns whether there was one other than a ping.
     #[inline]
-    pub fn strip(&self, batch: &mut Batch, packets: Range<usize>, drops: &DropCounters) -> bool {
+    pub fn strip(
+        &self,
+        batch: &mut Batch,
+        packets: Range<usize>,
+        framing: Option<Framing>,
+        drops: &DropCounters,
+    ) -> bool {
         let mut with_data = false;
         for index in packets {
             if batch.is_live(index) {
-                with_data |= strip_packet(batch, index, (self.overhead(), 0), &self.exit, drops);
+                with_data |= strip_packet(batch, index, (self.overhead(), 0), framing, &self.exit, drops);
             }
         }
         with_data
@@ -211,7 +218,7 @@ mod tests {
             data.check(&mut batch, 0..100, &window, u64::MAX, &drops);
             data.open(&mut batch, 0..100, &drops);
             assert_eq!(data.accept(&mut batch, 0..100, &mut window, &drops).0, 100);
-            assert!(data.strip(&mut batch, 0..100, &drops));
+            assert!(data.strip(&mut batch, 0..100, None, &drops));
             assert!((0..100).all(|index| batch.packet(index) == inner()));
             batch.clear();
             batch.append(copy.len()).expect("it fits").copy_from_slice(&copy);
@@ -245,7 +252,7 @@ mod tests {
         for message in [&PING[..], &exit_message()] {
             let mut batch = sealed(&data, message, 1);
             data.open(&mut batch, 0..1, &drops);
-            assert!(!data.strip(&mut batch, 0..1, &drops));
+            assert!(!data.strip(&mut batch, 0..1, None, &drops));
             assert!(!batch.is_live(0));
             assert_eq!(data.exit.take(), message == exit_message());
             assert!(!data.exit.take(), "it is read once");

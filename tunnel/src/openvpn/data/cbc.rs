@@ -7,6 +7,7 @@
 //! The HMAC covers what follows it, not the header. The number is known only after decryption. The padding is that of
 //! PKCS #7 (RFC 5652, section 6.3).
 
+use super::framing::Framing;
 use super::layout::{ExitNote, Header, NUMBER, strip_packet};
 use crate::esp::IvSource;
 use crate::opening::{self, JOBS};
@@ -203,7 +204,13 @@ impl CbcData {
 
     /// Strips opened packets to their inner packets; returns whether there was one other than a ping.
     #[inline]
-    pub fn strip(&self, batch: &mut Batch, packets: Range<usize>, drops: &DropCounters) -> bool {
+    pub fn strip(
+        &self,
+        batch: &mut Batch,
+        packets: Range<usize>,
+        framing: Option<Framing>,
+        drops: &DropCounters,
+    ) -> bool {
         let mut with_data = false;
         for index in packets {
             if !batch.is_live(index) {
@@ -217,7 +224,7 @@ impl CbcData {
                 batch.discard(index);
                 continue;
             }
-            with_data |= strip_packet(batch, index, (self.overhead(), padding), &self.exit, drops);
+            with_data |= strip_packet(batch, index, (self.overhead(), padding), framing, &self.exit, drops);
         }
         with_data
     }
@@ -288,7 +295,7 @@ mod tests {
                 data.open(&mut batch, 0..1, &drops);
                 assert_eq!(data.accept(&mut batch, 0..1, &mut window, &drops).0, 1);
                 assert!(window.check(1).is_err(), "number 1 was received");
-                assert!(data.strip(&mut batch, 0..1, &drops));
+                assert!(data.strip(&mut batch, 0..1, None, &drops));
                 assert_eq!(batch.packet(0), inner(length));
             }
         }
@@ -333,6 +340,6 @@ mod tests {
         let (data, drops) = (data(Encryption::AesCbc(32), Integrity::HmacSha1), DropCounters::default());
         let mut batch = sealed(&data, &PING);
         data.open(&mut batch, 0..1, &drops);
-        assert!(!data.strip(&mut batch, 0..1, &drops) && !batch.is_live(0));
+        assert!(!data.strip(&mut batch, 0..1, None, &drops) && !batch.is_live(0));
     }
 }

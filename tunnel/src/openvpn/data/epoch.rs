@@ -9,6 +9,7 @@
 //! ```
 //! A sender of ours goes on to the next epoch after [`EPOCH_PACKETS`]: with the longest packets that is the limit of AES-GCM.
 
+use super::framing::Framing;
 use super::layout::{ExitNote, Header, strip_packet};
 use crate::opening::{self, JOBS};
 use crate::openvpn::epoch::{EpochKey, EpochSecret};
@@ -281,11 +282,17 @@ impl EpochData {
 
     /// Strips opened packets to their inner packets; returns whether there was one other than a ping.
     #[inline]
-    pub fn strip(&self, batch: &mut Batch, packets: Range<usize>, drops: &DropCounters) -> bool {
+    pub fn strip(
+        &self,
+        batch: &mut Batch,
+        packets: Range<usize>,
+        framing: Option<Framing>,
+        drops: &DropCounters,
+    ) -> bool {
         let mut with_data = false;
         for index in packets {
             if batch.is_live(index) {
-                with_data |= strip_packet(batch, index, (self.overhead(), TAG), &self.exit, drops);
+                with_data |= strip_packet(batch, index, (self.overhead(), TAG), framing, &self.exit, drops);
             }
         }
         with_data

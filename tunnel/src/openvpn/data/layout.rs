@@ -1,5 +1,6 @@
 //! What data packets of every cipher have in common: the header, and inner packets that are messages.
 
+use super::framing::Framing;
 use crate::openvpn::packet::{Lead, Opcode};
 use packet::header::ip::IpPacket;
 use packet::{Batch, DropCounters, DropReason};
@@ -113,17 +114,27 @@ impl ExitNote {
 }
 
 /// Strips an opened packet to what is after `before` and before the last `after` bytes; returns false for a ping or
-/// another message, which is discarded.
+/// another message, which is discarded. Framing is removed first; a packet without it is dropped.
 #[inline]
 pub(super) fn strip_packet(
     batch: &mut Batch,
     index: usize,
     (before, after): (usize, usize),
+    framing: Option<Framing>,
     exit: &ExitNote,
     drops: &DropCounters,
 ) -> bool {
-    let packet = batch.packet(index);
-    let inner = &packet[before..packet.len() - after];
+    let mut range = before..batch.packet(index).len() - after;
+    if let Some(framing) = framing {
+        let Some(framed) = framing.remove(batch.packet_mut(index), range) else {
+            drops.count(DropReason::Compressed, 1);
+            batch.discard(index);
+            return true;
+        };
+        range = framed;
+    }
+    let before = range.start;
+    let inner = &batch.packet(index)[range];
     match Inner::of(inner) {
         Inner::Packet => {}
         message => {

@@ -5,6 +5,7 @@ use super::session::{Exchange, REFUSAL_TIME, Stage, Verdict};
 use crate::Now;
 use crate::openvpn::action::{Action, Cause, Outbox, Report, SessionNumber};
 use crate::openvpn::channel::ChannelEvent;
+use crate::openvpn::data::Framing;
 use crate::openvpn::negotiate::{self, DataCipher, Suite};
 use crate::openvpn::peer::Agreement;
 use crate::openvpn::peer_info::{PeerInfo, proto};
@@ -198,16 +199,21 @@ impl Server {
                 return Ok(());
             }
         };
+        let (compression, framing) = match self.ends_compression && has_compression(&exchange.options) {
+            true => without_compression(info),
+            false => (None, None),
+        };
         let agreement = Agreement {
-            suite: Suite { cipher, auth: self.auth, epochs: has_epochs(info, cipher) },
+            suite: Suite { cipher, auth: self.auth, epochs: has_epochs(info, cipher), framing },
             export_keys: info.has(proto::TLS_EXPORT),
             peer_id: info.has(proto::DATA_V2).then_some(number),
             control_exit: info.has(proto::CONTROL_EXIT),
             keepalive: self.keepalive,
         };
         let dynamic_wrap = info.has(proto::DYNAMIC_TLS_CRYPT | proto::CONTROL_EXIT);
-        let options: Vec<String> =
-            push.into_iter().chain(core_options(number, info, cipher, dynamic_wrap)).collect();
+        let own = core_options(number, info, cipher, dynamic_wrap);
+        let own = own.into_iter().chain(compression.map(str::to_owned));
+        let options: Vec<String> = push.into_iter().chain(own).collect();
         let (messages, left_out) = push::emit(&options);
         if !left_out.is_empty() {
             let left_out = left_out.into_iter().cloned().collect();
@@ -260,6 +266,21 @@ fn core_options(
         options.push(String::from("key-derivation tls-ekm"));
     }
     options
+}
+
+/// Whether the client's configuration has compression or its framing, as its summary of options says.
+fn has_compression(options: &str) -> bool {
+    options.split(',').any(|option| option == "comp-lzo")
+}
+
+/// The option that ends a client's compression, and the framing that is left: none with clients from 2.4 on.
+fn without_compression(info: &PeerInfo) -> (Option<&'static str>, Option<Framing>) {
+    let line = info.lines.iter().rev().find(|(name, _)| name == "IV_COMP_STUBv2");
+    if line.is_some_and(|(_, value)| value == "1") {
+        (Some("compress stub-v2"), None)
+    } else {
+        (Some("comp-lzo no"), Some(Framing::Before))
+    }
 }
 
 /// Whether the client's data packets are under epoch keys. The flag is told beside that of exported keys.

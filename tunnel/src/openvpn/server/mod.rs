@@ -69,6 +69,8 @@ pub struct ServerConfiguration {
     pub fallback: Option<DataCipher>,
     /// The HMAC beside ciphers in CBC mode.
     pub auth: Integrity,
+    /// `compress migrate`: clients with compression in their configuration are told to end it.
+    pub ends_compression: bool,
     /// Send something to each client at least this often.
     pub ping: Option<Duration>,
     /// A client is gone after this time without a packet.
@@ -90,6 +92,7 @@ pub struct Server {
     ciphers: Vec<DataCipher>,
     fallback: Option<DataCipher>,
     auth: Integrity,
+    ends_compression: bool,
     keepalive: Keepalive,
     max_clients: usize,
     features: u32,
@@ -122,6 +125,7 @@ impl Server {
             ciphers,
             fallback,
             auth,
+            ends_compression,
             ping,
             ping_restart,
             max_clients,
@@ -135,6 +139,7 @@ impl Server {
             ciphers,
             fallback,
             auth,
+            ends_compression,
             keepalive: Keepalive::restarting(ping, ping_restart),
             max_clients,
             features,

@@ -55,7 +55,7 @@ impl Pair {
         self.receiver.check(&mut batch, all.clone(), &self.drops);
         self.receiver.open(&mut batch, all.clone(), &self.drops);
         self.receiver.accept(&mut batch, all.clone(), &self.drops);
-        self.receiver.strip(&mut batch, all.clone(), &self.drops);
+        self.receiver.strip(&mut batch, all.clone(), None, &self.drops);
         all.filter(|index| batch.packet(*index) == inner()).count()
     }
 }
