@@ -23,5 +23,5 @@ pub(crate) fn serve(_: &Arguments) -> Outcome {
     let socket = child::socket()?;
     // A service manager sends signals to all processes. This one ends with the daemon, which may have a program to run at its end.
     let _ignores = child::ignore_signals()?;
-    Ok(process::serve(socket)?)
+    Ok(process::serve(socket, |folder| std::env::set_current_dir(folder))?)
 }

@@ -134,7 +134,7 @@ impl Client {
     }
 
     /// Whether packets to an address go into the tunnel.
-    fn is_inside(&self, address: &str) -> bool {
+    pub fn is_inside(&self, address: &str) -> bool {
         let interface = &self.interfaces[CLIENT_END];
         self.lab.ip("a", &format!("route get {address}")).is_ok_and(|it| it.contains(interface))
     }

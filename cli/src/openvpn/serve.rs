@@ -129,8 +129,8 @@ fn login(settings: &mut Settings) -> Option<&mut LoginSettings> {
 enum Ended {
     /// Serve this instead.
     Anew(Box<Plan>),
-    /// The process ends.
-    Over,
+    /// The process ends, for this reason in OpenVPN's words.
+    Over(&'static str),
 }
 
 impl Served {
@@ -143,15 +143,25 @@ impl Served {
             let runner = Runner::start(&self.name, settings, self.engines.clone(), Options::default());
             let mut runner = runner?;
             self.current.set(&runner);
+            if let Err(error) = runner.begin().await {
+                runner.end("error").await?;
+                return Err(error.into());
+            }
             tracing::info!("interface {} is ready", self.name);
             caller.release()?;
             let _ = sd_notify::notify(&[NotifyState::Ready]);
             let ended = self.serve(&mut runner, process.remap_usr1.as_deref()).await;
-            runner.end();
+            let signal = match &ended {
+                Ok(Ended::Anew(_)) => "sighup",
+                Ok(Ended::Over(signal)) => signal,
+                Err(_) => "error",
+            };
+            let closed = runner.end(signal).await;
             match ended? {
                 Ended::Anew(plan) => next = *plan,
-                Ended::Over => return Ok(()),
+                Ended::Over(_) => return Ok(closed?),
             }
+            closed?;
         }
     }
 
@@ -162,7 +172,7 @@ impl Served {
             let asked = tokio::select! {
                 ended = runner.run() => {
                     ended?;
-                    return Ok(Ended::Over);
+                    return Ok(Ended::Over("error"));
                 }
                 () = tick(interval.as_mut()) => {
                     if let Some(file) = &mut self.status {
@@ -173,10 +183,10 @@ impl Served {
                 asked = self.signals.next() => asked.remapped(remap),
             };
             match asked {
-                Asked::End => {
+                Asked::End(signal) => {
                     let _ = sd_notify::notify(&[NotifyState::Stopping]);
                     tracing::info!("a signal ends the process");
-                    return Ok(Ended::Over);
+                    return Ok(Ended::Over(signal));
                 }
                 Asked::Reconnect => {
                     tracing::info!("SIGUSR1: sessions begin again");

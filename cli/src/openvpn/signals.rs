@@ -12,8 +12,8 @@ pub(super) enum Asked {
     Reconnect,
     /// SIGUSR2: print the status.
     Status,
-    /// SIGTERM, SIGINT.
-    End,
+    /// SIGTERM, SIGINT: programs are told which, in OpenVPN's words.
+    End(&'static str),
 }
 
 /// The signals of this process.
@@ -30,7 +30,7 @@ impl Asked {
     pub(super) fn remapped(self, remap: Option<&str>) -> Self {
         match (self, remap) {
             (Self::Reconnect, Some("SIGHUP")) => Self::Reread,
-            (Self::Reconnect, Some("SIGTERM")) => Self::End,
+            (Self::Reconnect, Some("SIGTERM")) => Self::End("sigterm"),
             _ => self,
         }
     }
@@ -53,8 +53,8 @@ impl Signals {
             _ = self.hangup.recv() => Asked::Reread,
             _ = self.user1.recv() => Asked::Reconnect,
             _ = self.user2.recv() => Asked::Status,
-            _ = self.terminate.recv() => Asked::End,
-            _ = self.interrupt.recv() => Asked::End,
+            _ = self.terminate.recv() => Asked::End("sigterm"),
+            _ = self.interrupt.recv() => Asked::End("sigint"),
         }
     }
 }
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn only_sigusr1_is_remapped() {
         assert_eq!(Asked::Reconnect.remapped(Some("SIGHUP")), Asked::Reread);
-        assert_eq!(Asked::Reconnect.remapped(Some("SIGTERM")), Asked::End);
+        assert_eq!(Asked::Reconnect.remapped(Some("SIGTERM")), Asked::End("sigterm"));
         assert_eq!(Asked::Reconnect.remapped(None), Asked::Reconnect);
         assert_eq!(Asked::Status.remapped(Some("SIGTERM")), Asked::Status);
     }

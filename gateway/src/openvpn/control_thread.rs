@@ -18,6 +18,7 @@ mod server;
 mod show;
 mod side;
 
+use super::scripts::Hook;
 use super::settings::{Role, Settings};
 use super::tcp::Tcp;
 use crate::datapath::DataPathEvent;
@@ -124,6 +125,8 @@ pub struct ControlThread<T> {
     /// The budget for staged packets.
     budget: Budget,
     is_running: bool,
+    /// Whether a server waits for its programs, and the state of its interface then.
+    held: Option<(bool, usize)>,
     /// When to try to bind again.
     rebind: Option<Time>,
     /// See [`Settings::mssfix`].
@@ -163,6 +166,8 @@ impl<T: Transmit> ControlThread<T> {
         // Nothing is bound yet, so that nothing can be refused.
         let _ = binding.set_port(settings.port);
         binding.set_addresses(settings.udp);
+        let waits = matches!(settings.role, Role::Server(_)) && settings.scripts.has(Hook::Up);
+        let held = waits.then_some((false, settings.mtu as usize));
         let side = match settings.role {
             Role::Server(server) => {
                 let answers = Answers { scripts: settings.scripts, own, reports: reports.clone() };
@@ -190,6 +195,7 @@ impl<T: Transmit> ControlThread<T> {
             ended: (0, 0),
             budget: Budget::default(),
             is_running: false,
+            held,
             rebind: None,
             fitting: settings.mssfix.map(usize::from),
             name,
@@ -253,7 +259,15 @@ impl<T: Transmit> ControlThread<T> {
         match command {
             // An answer that cannot be delivered is dropped: the caller has given up.
             Command::Snapshot(reply) => _ = reply.send(self.snapshot()),
-            Command::Link { up, mtu } => self.link(up, mtu),
+            Command::Link { up, mtu } => match &mut self.held {
+                Some(held) => *held = (up, mtu),
+                None => self.link(up, mtu),
+            },
+            Command::Release => {
+                if let Some((up, mtu)) = self.held.take() {
+                    self.link(up, mtu);
+                }
+            }
             Command::Servers(remotes) => {
                 if let Side::Client(client) = &mut self.side {
                     client.set_remotes(remotes);

@@ -113,6 +113,18 @@ impl Interface {
         let _ = self.commands.send(Command::Revocations(answer));
     }
 
+    /// Begins to serve clients, after the programs of the beginning.
+    pub(super) fn release(&self) {
+        // The control thread lives as long as the interface.
+        let _ = self.commands.send(Command::Release);
+    }
+
+    /// Ends the sessions, and takes no others.
+    pub(super) fn stop_serving(&self) {
+        // The control thread lives as long as the interface.
+        let _ = self.commands.send(Command::Link { up: false, mtu: 0 });
+    }
+
     /// Begins the sessions again.
     pub fn restart(&self) {
         // The control thread lives as long as the interface.

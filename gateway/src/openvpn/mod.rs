@@ -19,6 +19,7 @@ pub mod convert;
 pub mod dns;
 mod explain;
 pub mod interface;
+pub mod lifecycle;
 pub mod login;
 pub mod model;
 pub mod names;

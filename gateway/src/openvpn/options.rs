@@ -5,8 +5,10 @@
 //! file ──> Own ──────────────────────────────────────┴──> Network ──> routing
 //! ```
 
+use super::scripts::addressing::Addressing;
 use config::openvpn::settings::{
-    Addresses, Destination, Dns, Filter, FilterAction, Gateway, Redirect, Route, Routing, Topology,
+    Addresses, Destination, Dns, Filter, FilterAction, Gateway, Ipv6Addresses, Redirect, Route, Routing,
+    Topology,
 };
 use config::openvpn::{Pushed, pushed};
 use ipnet::{IpNet, Ipv4Net};
@@ -20,7 +22,7 @@ pub struct Own {
     /// `ifconfig`.
     pub addresses: Option<Addresses>,
     /// `ifconfig-ipv6`.
-    pub ipv6: Option<IpNet>,
+    pub ipv6: Option<Ipv6Addresses>,
     /// Routes and the default gateway. Host names are resolved.
     pub routing: Routing,
     /// Name servers and search domains.
@@ -58,6 +60,8 @@ pub struct Network {
     pub warnings: Vec<String>,
     /// The first option that is not served, and that would put traffic into the tunnel.
     pub unprotected: Option<String>,
+    /// What programs are told of it.
+    pub told: Addressing,
 }
 
 /// The main routing table (linux/rtnetlink.h).
@@ -147,13 +151,27 @@ impl Own {
         network.take_addresses(self, &pushed);
         network.take_routes(self, &pushed);
         network.take_mtu(self, pushed.mtu);
+        network.tell(self, pushed);
         network
+    }
+
+    /// IPv4 addresses.
+    fn v4(&self, pushed: &Pushed) -> Option<Addresses> {
+        match (pushed.addresses, self.addresses) {
+            (Some((local, second)), _) if pushed.topology == Topology::Subnet => {
+                Ipv4Net::with_netmask(local, second).ok().map(Addresses::Subnet)
+            }
+            (Some((local, remote)), _) => Some(Addresses::Peer(local, remote)),
+            (None, own) => own,
+        }
     }
 
     fn joined_dns(&self, pushed: Dns) -> Dns {
         let mut dns = self.dns.clone();
         dns.dhcp.extend(pushed.dhcp);
         dns.search.extend(pushed.search);
+        dns.search_of_dns.extend(pushed.search_of_dns);
+        dns.options.extend(pushed.options);
         for server in pushed.servers {
             // A server of the file is not replaced by one that is pushed.
             if dns.servers.iter().all(|own| own.priority != server.priority) {
@@ -193,14 +211,8 @@ impl Network {
     }
 
     fn take_addresses(&mut self, own: &Own, pushed: &Pushed) {
-        let v4 = match (pushed.addresses, own.addresses) {
-            (Some((local, second)), _) if pushed.topology == Topology::Subnet => {
-                Ipv4Net::with_netmask(local, second).ok().map(Addresses::Subnet)
-            }
-            (Some((local, remote)), _) => Some(Addresses::Peer(local, remote)),
-            (None, own) => own,
-        };
-        let v6 = pushed.ipv6.map(|it| IpNet::V6(it.local)).or(own.ipv6);
+        let v4 = own.v4(pushed);
+        let v6 = pushed.ipv6.or(own.ipv6).map(|it| IpNet::V6(it.local));
         let v4 = match v4 {
             Some(Addresses::Subnet(net)) => Some((IpNet::V4(net), None)),
             // net30 and p2p: the second address is the other end.
@@ -272,6 +284,28 @@ impl Network {
         }
     }
 
+    /// The same without routes and name servers.
+    #[must_use]
+    pub fn with_addresses_alone(self) -> Self {
+        let Self { addresses, block_ipv6, mtu, told, unprotected, .. } = self;
+        Self { addresses, block_ipv6, mtu, told, unprotected, ..Self::default() }
+    }
+
+    /// Keeps what programs are told, also of what is left to them.
+    fn tell(&mut self, own: &Own, pushed: Pushed) {
+        let Routing { routes, gateway, metric, redirect, .. } = pushed.routing.clone();
+        self.told = Addressing {
+            v4: own.v4(&pushed),
+            v6: pushed.ipv6.or(own.ipv6),
+            routes: own.routing.routes.iter().cloned().chain(routes).collect(),
+            gateway: gateway.or(own.routing.gateway.clone()),
+            metric: metric.or(own.routing.metric),
+            redirects: joined(own.routing.redirect, redirect).is_some_and(|redirect| !redirect.is_private),
+            dns: self.dns.clone(),
+            mtu: self.mtu,
+        };
+    }
+
     fn take_mtu(&mut self, own: &Own, mtu: Option<u16>) {
         let Some(mtu) = mtu.map(u32::from) else { return };
         if mtu > own.mtu_max {
@@ -289,6 +323,7 @@ impl Network {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::openvpn::scripts::Environment;
 
     fn own() -> Own {
         Own { mtu_max: 1600, ..Own::default() }
@@ -386,5 +421,67 @@ mod tests {
         assert!(found.ipv6 && found.def1 && !found.is_private);
         let own = Own { routing: Routing { is_by_script: true, ..own.routing }, ..own };
         assert_eq!(network(&own, &["redirect-gateway def1"]).redirect, None);
+    }
+
+    fn told(own: &[&str], pushed: &[&str]) -> Vec<String> {
+        let options = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        let of_file = config::openvpn::pushed(own.iter().copied());
+        let own = Own { routing: of_file.routing, dns: of_file.dns, ..self::own() };
+        let network = own.network(&options(pushed));
+        let mut environment = Environment::default();
+        let server = "192.168.77.2".parse().expect("literal");
+        network.told.tell(&mut environment, [192, 168, 77, 254].into(), Some(server));
+        environment.iter().map(|(name, value)| format!("{name}={value}")).collect()
+    }
+
+    /// Printed by a script of OpenVPN 2.6.14.
+    #[test]
+    fn a_script_is_told_what_openvpn_tells_it() {
+        let found = told(
+            &["route 10.88.0.0 255.255.0.0", "route 10.89.0.1 255.255.255.255 net_gateway 5"],
+            &[
+                "route 10.99.1.1 255.255.255.255",
+                "route-ipv6 fd55::/64",
+                "dhcp-option DOMAIN example.org",
+                "dns server 1 address 10.9.0.1",
+                "dns search-domains example.com",
+                "route-gateway 10.9.0.1",
+                "topology subnet",
+                "ifconfig-ipv6 fd09::1000/64 fd09::1",
+                "ifconfig 10.9.0.2 255.255.255.0",
+            ],
+        );
+        let expected = "dns_search_domain_1=example.com dns_server_1_address_1=10.9.0.1 \
+            foreign_option_1=dhcp-option|DOMAIN|example.org foreign_option_2=dhcp-option|DNS|10.9.0.1 \
+            foreign_option_3=dhcp-option|DOMAIN-SEARCH|example.com ifconfig_ipv6_local=fd09::1000 \
+            ifconfig_ipv6_netbits=64 ifconfig_ipv6_remote=fd09::1 ifconfig_local=10.9.0.2 \
+            ifconfig_netmask=255.255.255.0 route_gateway_1=10.9.0.1 route_gateway_2=192.168.77.254 \
+            route_gateway_3=10.9.0.1 route_ipv6_gateway_1=fd09::1 route_ipv6_network_1=fd55::/64 route_metric_2=5 \
+            route_net_gateway=192.168.77.254 route_netmask_1=255.255.0.0 route_netmask_2=255.255.255.255 \
+            route_netmask_3=255.255.255.255 route_network_1=10.88.0.0 route_network_2=10.89.0.1 \
+            route_network_3=10.99.1.1 route_vpn_gateway=10.9.0.1";
+        let expected: Vec<String> =
+            expected.split_whitespace().map(|variable| variable.replace('|', " ")).collect();
+        assert_eq!(found, expected);
+    }
+
+    /// The same, with `topology net30` and options that have no effect on Linux.
+    #[test]
+    fn options_of_dhcp_are_told_in_the_order_of_the_file_and_of_the_server() {
+        let found = told(
+            &["dhcp-option DOMAIN own.example", "dhcp-option NTP 1.2.3.4"],
+            &["dhcp-option DNS 10.9.0.1", "dhcp-option WINS 10.9.0.9", "ifconfig 10.9.0.6 10.9.0.5"],
+        );
+        let expected = [
+            "foreign_option_1=dhcp-option DOMAIN own.example",
+            "foreign_option_2=dhcp-option NTP 1.2.3.4",
+            "foreign_option_3=dhcp-option DNS 10.9.0.1",
+            "foreign_option_4=dhcp-option WINS 10.9.0.9",
+            "ifconfig_local=10.9.0.6",
+            "ifconfig_remote=10.9.0.5",
+            "route_net_gateway=192.168.77.254",
+            "route_vpn_gateway=10.9.0.5",
+        ];
+        assert_eq!(found, expected);
     }
 }

@@ -3,9 +3,11 @@
 use super::client_network::{ClientError, ClientNetwork, guarded, set_mtu};
 use super::control_thread::{Report, Snapshot};
 use super::interface::Interface;
+use super::lifecycle::{Failed, Lifecycle, Step};
 use super::login::{Prompt, Question};
 use super::names::{self, Name};
 use super::routing;
+use super::scripts::Answer as ProgramAnswer;
 use super::settings::{Role, Settings, remotes};
 use super::status::{self, Format, Inside};
 use crate::host::netlink::{LinkChange, NetlinkError};
@@ -46,6 +48,9 @@ pub enum RunError {
         "interface {0}: the server refused the authentication{1}\n  fix: see the user name and the password, or the certificate; auth-retry nointeract tries again"
     )]
     Refused(String, String),
+    /// A program without which the interface cannot be used has failed.
+    #[error("interface {0}: {1}")]
+    Program(String, Failed),
     /// The user did not answer.
     #[error("{0}")]
     Unanswered(String),
@@ -60,6 +65,8 @@ pub struct Runner {
     host: HostHandle,
     /// Ends with it, unless a daemon has the host.
     own_host: Option<Host>,
+    /// Programs about the interface.
+    lifecycle: Lifecycle,
     /// Of a client.
     network: ClientNetwork,
     /// The servers of a client; none while they are looked up.
@@ -79,6 +86,8 @@ enum Answer {
     User(Result<Credentials, String>),
     /// The addresses of servers.
     Servers(Vec<Name>),
+    /// A program has ended.
+    Program(ProgramAnswer),
 }
 
 /// What the API shows: the counters of the interface that is served now.
@@ -106,7 +115,9 @@ impl View for Current {
 /// What the kernel is to have for a server; a client's server says that later.
 fn own(settings: &Settings) -> Wants {
     let Role::Server(server) = &settings.role else { return Wants::default() };
-    wants(server.network.own(), server.network.routes.iter().copied())
+    let (programs, network) = (&settings.programs, &server.network);
+    let addresses = network.own().filter(|_| !programs.leaves_addresses);
+    wants(addresses, network.routes.iter().copied().filter(|_| !programs.leaves_routes))
 }
 
 /// The table and the mark of an interface.
@@ -130,9 +141,6 @@ impl Runner {
     ) -> Result<Self, RunError> {
         let host = Host::start_for_one(own_number(name, &settings))?;
         let runner = Self::beside(name, settings, engine, options, host.handle(), None)?;
-        if !runner.is_client {
-            tracing::info!("{COMPLETED}");
-        }
         Ok(Self { own_host: Some(host), ..runner })
     }
 
@@ -154,6 +162,8 @@ impl Runner {
             Role::Client(client) => client.name_servers.take(),
             Role::Server(_) => None,
         };
+        let lifecycle =
+            Lifecycle::new(name, settings.mtu, settings.scripts.clone(), settings.programs.clone());
         let (wants, mtu) = (guarded(own(&settings), closed.as_ref()), settings.mtu);
         let up = LinkChange { up: Some(true), queue_length: settings.queue, ..LinkChange::default() };
         let mut network = ClientNetwork::new(name, own_number, name_servers, closed);
@@ -176,6 +186,7 @@ impl Runner {
             interface,
             host,
             own_host,
+            lifecycle,
             network,
             names,
             prompt,
@@ -185,6 +196,25 @@ impl Runner {
             removed,
             reports,
         })
+    }
+
+    /// Runs the programs of a server that is set up, which then begins to serve. `up` of a client waits for the server.
+    ///
+    /// # Errors
+    /// `up` has failed.
+    pub async fn begin(&mut self) -> Result<(), RunError> {
+        if self.is_client {
+            return Ok(());
+        }
+        self.lifecycle.begin();
+        self.proceed()?;
+        while self.lifecycle.is_busy()
+            && let Some(answer) = self.answers.recv().await
+        {
+            self.handle_answer(answer)?;
+        }
+        self.interface.release();
+        Ok(())
     }
 
     /// The interface.
@@ -230,10 +260,17 @@ impl Runner {
         match report {
             // No management interface is there to be asked.
             Report::Asked(_) => Ok(()),
+            Report::Found { server, about } => {
+                self.lifecycle.found(server, &about);
+                self.proceed()
+            }
             Report::Configured(network) => {
-                self.network.configure(&self.host, *network)?;
-                tracing::info!("{COMPLETED}");
-                Ok(())
+                self.lifecycle.configure(network);
+                self.proceed()
+            }
+            Report::Disconnected(signal) => {
+                self.lifecycle.disconnected(signal);
+                self.proceed()
             }
             Report::Reconnects => {
                 self.look_up();
@@ -251,8 +288,32 @@ impl Runner {
         }
     }
 
+    /// Does what comes next, until a program runs.
+    fn proceed(&mut self) -> Result<(), RunError> {
+        while let Some(step) = self.lifecycle.next() {
+            match step {
+                Step::Addresses(network) => {
+                    self.network.configure(&self.host, network.with_addresses_alone())?;
+                }
+                Step::Network(network) => self.network.configure(&self.host, *network)?,
+                Step::Run(request) => {
+                    let answer = self.answer.clone();
+                    // The program may have ended.
+                    let on_answer = move |it| _ = answer.send(Answer::Program(it));
+                    self.lifecycle.start_program(&request, on_answer);
+                }
+                Step::Completed => tracing::info!("{COMPLETED}"),
+            }
+        }
+        Ok(())
+    }
+
     fn handle_answer(&mut self, answer: Answer) -> Result<(), RunError> {
         match answer {
+            Answer::Program(answer) => {
+                self.lifecycle.answered(answer).map_err(|error| self.failed(error))?;
+                self.proceed()?;
+            }
             Answer::User(credentials) => self.interface.answer(credentials.map_err(RunError::Unanswered)?),
             Answer::Servers(names) => {
                 let remotes = remotes(&names);
@@ -293,15 +354,53 @@ impl Runner {
         });
     }
 
-    /// Tells the peers, and removes the interface with all that it has in the kernel.
-    pub fn end(self) {
-        let Self { interface, own_host, network, .. } = self;
+    fn failed(&self, error: Failed) -> RunError {
+        RunError::Program(self.interface.name().to_owned(), error)
+    }
+
+    /// Tells the peers, and removes the interface with all that it has in the kernel. `signal`: why, in OpenVPN's words.
+    ///
+    /// # Errors
+    /// `down` has failed.
+    pub async fn end(mut self, signal: &str) -> Result<(), RunError> {
+        let mut ended = Ok(());
+        while self.lifecycle.is_running()
+            && let Some(answer) = self.answers.recv().await
+        {
+            if let Answer::Program(answer) = answer {
+                ended = self.lifecycle.answered(answer);
+            }
+        }
+        self.lifecycle.before_end(signal);
+        if self.lifecycle.is_busy() {
+            self.interface.stop_serving();
+            ended = ended.and(drive(&mut self.lifecycle).await);
+        }
+        let name = self.interface.name().to_owned();
+        let Self { interface, own_host, network, mut lifecycle, .. } = self;
         network.end();
         drop(interface);
         if let Some(host) = own_host {
             host.end(true);
         }
+        lifecycle.after_end();
+        let last = drive(&mut lifecycle).await;
+        ended.and(last).map_err(|error| RunError::Program(name, error))
     }
+}
+
+/// Runs all programs of the end.
+async fn drive(lifecycle: &mut Lifecycle) -> Result<(), Failed> {
+    let mut ended = Ok(());
+    while let Some(step) = lifecycle.next() {
+        let Step::Run(request) = step else { continue };
+        let (send, mut answer) = mpsc::unbounded_channel();
+        lifecycle.start_program(&request, move |it| _ = send.send(it));
+        if let Some(answer) = answer.recv().await {
+            ended = ended.and(lifecycle.answered(answer));
+        }
+    }
+    ended
 }
 
 /// What the kernel has counted: it sends what the interface reads.

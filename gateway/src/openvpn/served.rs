@@ -130,7 +130,7 @@ async fn run(
     let ended = tokio::select! {
         ended = runner.run() => ended,
         never = watched => match never {},
-        _ = &mut stopped => return runner.end(),
+        _ = &mut stopped => return close(runner).await,
     };
     match ended {
         // The daemon may have ended.
@@ -145,5 +145,12 @@ async fn run(
         }
     }
     let _ = stopped.await;
-    runner.end();
+    close(runner).await;
+}
+
+async fn close(runner: Runner) {
+    // A daemon runs no programs, which alone can fail.
+    if let Err(error) = runner.end("sigterm").await {
+        tracing::error!("{error}");
+    }
 }

@@ -1,6 +1,7 @@
 //! What an OpenVPN interface is to do.
 
 use super::dns::NameServers;
+use super::lifecycle::InterfacePrograms;
 use super::login::LoginSettings;
 use super::names::Name;
 use super::options::Own;
@@ -39,6 +40,8 @@ pub struct Settings {
     pub queue: Option<u32>,
     /// Programs that are run at events.
     pub scripts: Scripts,
+    /// Those about the interface.
+    pub programs: InterfacePrograms,
     /// TCP, if it is used.
     pub tcp: Option<TcpSettings>,
 }
@@ -207,6 +210,8 @@ pub struct ClientSettings {
     pub max_rounds: Option<u32>,
     /// User name and password.
     pub login: LoginSettings,
+    /// The authorities, whose certificates programs are told about.
+    pub authorities: Vec<Certificate>,
 }
 
 /// Where to connect to, in the order of the names.

@@ -34,6 +34,13 @@ pub enum Action {
         /// Who asks.
         request: Box<Request>,
     },
+    /// Client: the server has proved who it is. Its options follow.
+    Found {
+        /// Its address.
+        address: SocketAddr,
+        /// Its certificates, its own first.
+        certificates: Vec<CertificateDer<'static>>,
+    },
     /// Client: the server's options.
     Configure {
         /// All options of the push reply, in order.

@@ -212,6 +212,8 @@ impl Client {
         let Some((peer, waiting)) = &mut self.session else { return Ok(()) };
         match peer.handle_event(now, event, out)? {
             Some(ChannelEvent::Exchanged { key_id: 0, .. }) => {
+                let certificates = peer.channel.certificates(0).to_vec();
+                out.push(Action::Found { address: peer.address, certificates });
                 peer.channel.send_command("PUSH_REQUEST")?;
                 if let Some(waiting) = waiting {
                     waiting.ask_at = Some(now.monotonic + PUSH_REQUEST_INTERVAL);

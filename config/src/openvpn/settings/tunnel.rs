@@ -186,8 +186,16 @@ pub struct Dns {
     pub dhcp: Vec<IpAddr>,
     /// Search domains.
     pub search: Vec<Domain>,
+    /// The search domains of `dns search-domains` alone.
+    pub search_of_dns: Vec<Domain>,
+    /// `dhcp-option` as it is written, for scripts.
+    pub options: Vec<String>,
     /// Whether the settings are applied; not after `dns-updown disable`.
     pub is_off: bool,
+    /// Whether `dhcp-option` is applied beside a script of `up` too: `dns-updown force`.
+    pub is_forced: bool,
+    /// Whether `dhcp-option` is left to a script of `up`.
+    pub is_left: bool,
 }
 
 /// Timers and limits of a session; 0 is no limit.

@@ -216,6 +216,8 @@ fn redirect(given: &Given<'_>, is_private: bool, before: Option<Redirect>) -> Re
 }
 
 fn dhcp_option(draft: &mut Draft, given: &Given<'_>) -> Result<(), Wrong> {
+    let words = given.from(0).collect::<Vec<_>>().join(" ");
+    draft.dns.options.push(format!("dhcp-option {words}"));
     match given.at(0)?.to_ascii_uppercase().as_str() {
         "DNS" | "DNS6" => {
             let address: IpAddr = given.parse(1, "an IP address")?;
@@ -234,6 +236,7 @@ fn dns(draft: &mut Draft, given: &Given<'_>) -> Result<(), Wrong> {
     let rest = |index: usize| given.from(index).map(str::to_owned).collect::<Vec<_>>();
     if given.at(0)? == "search-domains" {
         draft.dns.search.extend(rest(1));
+        draft.dns.search_of_dns.extend(rest(1));
         return Ok(());
     }
     given.choice(0, &[("server", ()), ("search-domains", ())])?;

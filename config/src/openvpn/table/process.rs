@@ -44,7 +44,10 @@ pub(super) const ROWS: &[Row] = &[
             draft.dns.is_off = true;
             Ok(())
         }
-        "force" => Ok(()),
+        "force" => {
+            draft.dns.is_forced = true;
+            Ok(())
+        }
         _ => set(draft, given, |it| &mut it.dns),
     }),
     served("client-connect", "COMMAND", "scripts.client_connect", |draft, given| {

@@ -6,6 +6,7 @@ use crate::datapath::tables::{Order, Peer, Session};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use packet::Endpoint;
 use port::Transmit;
+use rustls_pki_types::CertificateDer;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tunnel::Now;
@@ -24,6 +25,7 @@ impl<T: Transmit> ControlThread<T> {
                     let _ = self.sender.message(Some(path(source, to)), &packet, 0);
                 }
                 Action::Authenticate { session, request } => asked.push((session, request)),
+                Action::Found { address, certificates } => self.found(address, &certificates),
                 Action::Configure { options } => self.configured(&options),
                 Action::Connected { session, address, cipher, activity } => {
                     self.connected(now, session, path(source, address), cipher, &activity);
@@ -93,6 +95,13 @@ impl<T: Transmit> ControlThread<T> {
         tracing::debug!("interface {}: the peer sent {command:?}", self.name);
     }
 
+    fn found(&mut self, server: SocketAddr, certificates: &[CertificateDer<'static>]) {
+        let Side::Client(client) = &self.side else { return };
+        let about = client.about(server, certificates);
+        // When the program ends, the report has no receiver.
+        let _ = self.reports.send(Report::Found { server, about });
+    }
+
     fn configured(&mut self, pushed: &[String]) {
         let Side::Client(client) = &mut self.side else { return };
         client.take_token(pushed.iter().map(String::as_str));
@@ -154,6 +163,7 @@ impl<T: Transmit> ControlThread<T> {
         let entry = self.sessions.remove(&session);
         self.history.closed(session, address, entry.is_some(), cause, now.wall);
         self.say_closed(session, entry.is_some(), cause);
+        let was_connected = entry.is_some();
         let bytes = entry
             .as_ref()
             .map_or([0, 0], |entry| [&entry.peer.received, &entry.peer.sent].map(|it| it.bytes()));
@@ -173,7 +183,9 @@ impl<T: Transmit> ControlThread<T> {
         }
         match &mut self.side {
             Side::Server(server) => server.closed(now, session, bytes),
-            Side::Client(client) if self.is_running => client.closed(now.monotonic, cause),
+            Side::Client(client) if self.is_running => {
+                client.closed(now.monotonic, was_connected, cause);
+            }
             Side::Client(_) => {}
         }
     }

@@ -1,11 +1,15 @@
 //! The side of a client: servers are tried in turn, until one answers.
 
 use super::Report;
+use super::server::variables::{about_peer, authenticated, chain};
 use crate::openvpn::login::{Login, Next};
 use crate::openvpn::options::Own;
+use crate::openvpn::scripts::Environment;
 use crate::openvpn::settings::{ClientSettings, Remote};
 use crate::openvpn::tcp::Tcp;
+use crypto::pki::Certificate;
 use crypto::{Engine, Random};
+use rustls_pki_types::CertificateDer;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +40,8 @@ pub(super) struct ClientSide {
     login: Login,
     /// Whether an attempt waits for the answer of the user.
     is_asking: bool,
+    /// See [`ClientSettings::authorities`].
+    authorities: Vec<Certificate>,
     reports: mpsc::UnboundedSender<Report>,
 }
 
@@ -112,6 +118,7 @@ impl ClientSide {
             retry,
             max_rounds,
             login,
+            authorities,
             names: _,
             name_servers: _,
         } = settings;
@@ -137,8 +144,17 @@ impl ClientSide {
             answers_until: None,
             login,
             is_asking,
+            authorities,
             reports,
         }
+    }
+
+    /// Variables about a server that has proved who it is.
+    pub(super) fn about(&self, server: SocketAddr, certificates: &[CertificateDer<'static>]) -> Environment {
+        let chain = chain(certificates, &self.authorities);
+        let mut environment = about_peer(server, certificates, &chain);
+        authenticated(&mut environment, server);
+        environment
     }
 
     /// The server that is tried, or that we are connected with.
@@ -238,8 +254,11 @@ impl ClientSide {
     }
 
     /// The session has ended, or an attempt has failed.
-    pub(super) fn closed(&mut self, now: Time, cause: &Cause) {
+    pub(super) fn closed(&mut self, now: Time, was_connected: bool, cause: &Cause) {
         self.answers_until = None;
+        if was_connected {
+            self.report(Report::Disconnected(signal(cause)));
+        }
         let Cause::Refused(reason) = cause else {
             self.login.ended();
             let wait = self.attempts.failed();
@@ -288,6 +307,20 @@ impl ClientSide {
 
     pub(super) fn next_timeout(&self) -> Option<Time> {
         self.core.next_timeout().into_iter().chain(self.retry_at).chain(self.answers_until).min()
+    }
+}
+
+/// OpenVPN's name of the reason, for programs.
+fn signal(cause: &Cause) -> &'static str {
+    match cause {
+        Cause::Gone(_) => "ping-restart",
+        Cause::PingExit(_) => "ping-exit",
+        Cause::ConnectionEnded => "connection-reset",
+        Cause::Exited => "remote-exit",
+        Cause::Told(command) if command.starts_with("HALT") => "server-pushed-halt",
+        Cause::Told(_) => "server-pushed-connection-reset",
+        Cause::Stopped => "sigusr1",
+        _ => "tls-error",
     }
 }
 

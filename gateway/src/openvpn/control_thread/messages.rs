@@ -6,6 +6,7 @@ use crate::openvpn::login::Question;
 use crate::openvpn::options::Network;
 use crate::openvpn::scripts::{Answer, Environment};
 use crate::openvpn::settings::Remote;
+use std::net::SocketAddr;
 use tunnel::openvpn::action::SessionNumber;
 use tunnel::openvpn::key_method::Credentials;
 
@@ -20,6 +21,8 @@ pub enum Command {
         /// Its MTU.
         mtu: usize,
     },
+    /// A server that waits for its programs may serve clients.
+    Release,
     /// The servers of a client have these addresses now.
     Servers(Vec<Remote>),
     /// The user has answered the question of [`Report::Asks`].
@@ -68,6 +71,15 @@ pub struct Asked {
 /// What the thread tells the owner of the interface.
 #[derive(Debug)]
 pub enum Report {
+    /// A server has proved who it is.
+    Found {
+        /// Its address.
+        server: SocketAddr,
+        /// Variables about it.
+        about: Environment,
+    },
+    /// A session that was up has ended; OpenVPN's name of the reason.
+    Disconnected(&'static str),
     /// A server has given us this network.
     Configured(Box<Network>),
     /// An attempt has failed or a session has ended: the names of servers may have other addresses.

@@ -13,7 +13,7 @@ mod questions;
 mod tests;
 mod tokens;
 mod told;
-mod variables;
+pub(super) mod variables;
 
 use super::{Command, Report};
 use crate::openvpn::pool::{Lease, Pool};

@@ -1,7 +1,6 @@
 //! What is asked about clients, beside their certificates.
 
-use super::{Refusals, keys, seconds};
-use crate::openvpn::scripts::Environment;
+use super::{Refusals, environment, keys, seconds};
 use crate::openvpn::settings::{Access, PasswordWay};
 use crate::openvpn::tokens::Tokens;
 use config::openvpn::OpenVpn;
@@ -33,7 +32,7 @@ pub(super) fn access(settings: &OpenVpn, own: &Server, link: &Connection, refusa
             .and_then(|token| tokens(settings, token, refusals)),
         renew: None,
         authorities: authorities.unwrap_or_default(),
-        environment: environment(settings, link, refusals),
+        environment: environment::about_clients(settings, link, refusals),
     }
 }
 
@@ -60,23 +59,4 @@ fn tokens(settings: &OpenVpn, token: &Token, refusals: &mut Refusals) -> Option<
     // Clients get one with their keys in any case.
     let interval = interval.filter(|interval| keys.is_none_or(|keys| *interval < keys));
     Some(Tokens::new(key, seconds(token.lifetime_seconds), interval.or(keys), interval, token.is_external))
-}
-
-/// Variables of all programs.
-fn environment(settings: &OpenVpn, link: &Connection, refusals: &Refusals) -> Environment {
-    let mut environment = Environment::default();
-    environment.set(
-        "config",
-        refusals.given.values().map(|position| &position.file).min().cloned().unwrap_or_default(),
-    );
-    environment.set("dev_type", "tun");
-    environment.set("tun_mtu", link.tun_mtu);
-    environment.set("daemon", u8::from(settings.process.is_daemon));
-    environment.set("daemon_log_redirect", u8::from(settings.log.file.is_some()));
-    environment.set("verb", settings.log.verbosity);
-    for (number, listen) in settings.listen.iter().enumerate() {
-        environment.set(&format!("local_port_{}", number + 1), listen.port);
-        environment.set(&format!("proto_{}", number + 1), "udp");
-    }
-    environment
 }

@@ -44,7 +44,10 @@ pub(super) fn client(
     if settings.scripts.dns.is_some() {
         refusals.refuse("dns-updown", "a program", "delete the line: name servers are set without one");
     }
-    let own = routing::own(settings, link, sources, refusals);
+    let authorities = settings.tls.authority.as_ref().and_then(|it| keys::authorities(it, refusals));
+    let mut own = routing::own(settings, link, sources, refusals);
+    // As in OpenVPN 2.7: `up` is there for dhcp-option.
+    own.dns.is_left = settings.scripts.up.is_some() && !settings.dns.is_forced;
     let (first, slowest) = link.retry_seconds;
     let retry = (Duration::from_secs(first.into()), Duration::from_secs(slowest.into()));
     let max_rounds = match settings.connecting.attempts {
@@ -77,6 +80,7 @@ pub(super) fn client(
         retry,
         max_rounds,
         login,
+        authorities: authorities.unwrap_or_default(),
     })
 }
 

@@ -7,6 +7,7 @@
 
 mod access;
 mod client;
+mod environment;
 mod keys;
 mod not_served;
 mod programs;
@@ -138,7 +139,8 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
     let (mtu, mssfix) = (link.tun_mtu.into(), mssfix(link));
     let sockets::Sockets { port, udp, tcp } = sockets;
     let queue = (settings.device.queue != 0).then_some(settings.device.queue);
-    let converted = Settings { role, port, udp, mtu, mssfix, queue, scripts, tcp };
+    let programs = environment::programs(&settings, link, &refusals);
+    let converted = Settings { role, port, udp, mtu, mssfix, queue, scripts, programs, tcp };
     let programs = programs::programs(&settings);
     let OpenVpn { device, process, log, .. } = settings;
     Ok(Plan { name: device.name, settings: converted, process, log, remarks, programs })

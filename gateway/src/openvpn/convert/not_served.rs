@@ -35,14 +35,6 @@ pub(super) const NOT_SERVED: &[Row] = &[
     // The tunnel interface, and routes.
     ("passtos", DELETE),
     // Scripts.
-    ("up", SCRIPT),
-    ("down", SCRIPT),
-    ("down-pre", SCRIPT),
-    ("up-delay", SCRIPT),
-    ("up-restart", SCRIPT),
-    ("route-up", SCRIPT),
-    ("route-pre-down", SCRIPT),
-    ("ipchange", SCRIPT),
     ("client-crresponse", SCRIPT),
     ("tls-export-cert", SCRIPT),
     ("tls-crypt-v2-verify", SCRIPT),
@@ -84,13 +76,11 @@ pub(super) const OF_CLIENT: &[Row] = &[
     ("dns", PUSH_DNS),
     ("dns-updown", DELETE),
     ("tun-mtu-max", DELETE),
-    ("ifconfig-noexec", SCRIPT),
     ("ifconfig-ipv6", "write server-ipv6 NETWORK/LENGTH"),
     ("block-ipv6", "write push block-ipv6"),
     ("route-metric", ROUTE),
     ("route-table", ROUTE),
     ("route-delay", "delete the line: routes are added when the interface is there"),
-    ("route-noexec", SCRIPT),
     ("redirect-gateway", PUSH),
     ("redirect-private", PUSH),
 ];
@@ -116,6 +106,7 @@ mod tests {
         client-connect client-disconnect learn-address tls-verify tmp-dir max-routes-per-client \
         client-cert-not-required auth-user-pass-verify auth-user-pass-optional username-as-common-name ifconfig-push-constraint \
         auth-gen-token auth-gen-token-secret ifconfig-pool-persist \
+        up down down-pre up-delay up-restart route-up route-pre-down ipchange \
         dhcp-option dns dns-updown \
         remote-random tun-mtu-max ifconfig-noexec ifconfig-ipv6 block-ipv6 route-metric route-table route-delay \
         route-noexec redirect-gateway redirect-private pull-filter route-nopull push-peer-info allow-recursive-routing";

@@ -33,7 +33,7 @@ pub(super) fn own(
     let client = settings.client.clone().unwrap_or_default();
     Own {
         addresses: settings.device.addresses,
-        ipv6: settings.device.ipv6.map(|it| IpNet::V6(it.local)),
+        ipv6: settings.device.ipv6,
         routing: Routing { routes, ..settings.routing.clone() },
         dns: settings.dns.clone(),
         block_ipv6: settings.device.block_ipv6,

@@ -278,7 +278,6 @@ fn refused(base: &str, line: &str) -> String {
 #[test]
 fn what_is_not_served_yet_is_refused_with_its_line() {
     let server = [
-        "script-security 2\nup /bin/true",
         "management 127.0.0.1 7505",
         "client-to-client",
         "replay-window 60000",

@@ -79,6 +79,8 @@ impl Request {
                 });
                 request.domains.clone_from(&server.domains);
             }
+            // A script of `up` does that.
+            None if dns.is_left => return (request, Vec::new()),
             None => request.servers = dns.dhcp.iter().map(|address| (*address, None)).collect(),
         }
         request.search.clone_from(&dns.search);

@@ -8,6 +8,7 @@
 //! [`Hook`], never a program. Values from the network are in the environment, in files, or in arguments as OpenVPN passes them;
 //! no shell sees them. A request never blocks another one, unless both have the same line.
 
+pub mod addressing;
 pub mod environment;
 mod files;
 mod handle;

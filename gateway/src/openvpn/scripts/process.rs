@@ -13,6 +13,7 @@ use std::io;
 use std::iter;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -61,13 +62,16 @@ struct Process {
     ended: OwnedFd,
 }
 
-/// Runs programs until the daemon closes the socket; then kills those that run.
+/// Runs programs until the daemon closes the socket; then kills those that run. `enter`: goes to the working directory of the programs.
 ///
 /// # Errors
 /// The daemon sent no list of programs.
-pub fn serve(socket: UnixStream) -> io::Result<()> {
+pub fn serve(socket: UnixStream, enter: fn(&Path) -> io::Result<()>) -> io::Result<()> {
     socket.set_nonblocking(false)?;
     let programs = wire::parse_programs(&wire::receive(&socket)?).ok_or(io::ErrorKind::InvalidData)?;
+    if let Err(error) = enter(&programs.folder) {
+        tracing::warn!("{}: {error}", programs.folder.display());
+    }
     let (ended, end) = pipe_with(PipeFlags::CLOEXEC)?;
     let answers = Mutex::new(socket.try_clone()?);
     let process = Arc::new(Process { programs, socket: answers, queue: Mutex::default(), ended });

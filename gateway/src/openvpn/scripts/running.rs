@@ -111,7 +111,11 @@ fn command(programs: &Programs, program: &Program, request: &Request, files: &[M
     }
     // What it prints belongs into the log, and the standard output is not that.
     let output = io::stderr().as_fd().try_clone_to_owned().map_or_else(|_| Stdio::null(), Stdio::from);
-    command.stdin(Stdio::null()).stdout(output).current_dir(&programs.folder).process_group(0);
+    command.stdin(Stdio::null()).stdout(output).process_group(0);
+    // The user that it becomes may have no right to enter the folder, which it inherits then.
+    if std::env::current_dir().ok().as_ref() != Some(&programs.folder) {
+        command.current_dir(&programs.folder);
+    }
     command
 }
 

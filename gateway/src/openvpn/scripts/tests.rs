@@ -29,7 +29,7 @@ fn with(hook: Hook, script: &str) -> Fixture {
         environment: vec![("SITE".to_owned(), "berlin".to_owned())],
     };
     let (ours, theirs) = UnixStream::pair().expect("sockets");
-    thread::spawn(move || process::serve(theirs));
+    thread::spawn(move || process::serve(theirs, |_| Ok(())));
     Fixture { scripts: Scripts::start(ours, &programs).expect("threads"), folder }
 }
 

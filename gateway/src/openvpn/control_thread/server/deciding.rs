@@ -1,10 +1,10 @@
 //! Verdicts about clients: one question after the other, each answered at once or later.
 
 use super::questions::Progress;
-use super::variables::{certificate_name, subject};
+use super::variables::{certificate_name, chain, subject};
 use super::{Admitted, ServerSide};
 use crate::openvpn::pool::{Exhausted, Lease};
-use crate::openvpn::scripts::{Answer, Environment, Outcome};
+use crate::openvpn::scripts::{Answer, Environment, Hook, Outcome};
 use crate::openvpn::settings::ClientOverride;
 use crate::openvpn::tokens::Token;
 use ipnet::IpNet;
@@ -147,7 +147,7 @@ impl ServerSide {
         request: Request,
         out: &mut Outbox,
     ) {
-        let chain = self.chain(&request);
+        let chain = chain(&request.certificates, &self.access.authorities);
         let (environment, until) = (self.about(&request, &chain), now.monotonic + self.access.longest);
         let deciding = Deciding {
             until,
@@ -155,7 +155,7 @@ impl ServerSide {
             question: Question::Certificate(chain.len()),
             subjects: chain.iter().map(subject).collect(),
             again: None,
-            name: certificate_name(&request),
+            name: certificate_name(&request.certificates),
             environment,
             own: ClientOverride::default(),
             lease: Lease::default(),
@@ -283,7 +283,9 @@ impl ServerSide {
         let mut push = self.options(&deciding);
         push.extend(told);
         self.files.leases_changed(now.monotonic);
-        let Deciding { name, environment, prefixes, is_announced, learned, .. } = deciding;
+        let Deciding { name, environment, prefixes, mut is_announced, learned, .. } = deciding;
+        // Without client-connect, nothing else announces it to client-disconnect.
+        is_announced |= !self.scripts.has(Hook::ClientConnect);
         let since = now.monotonic;
         let admitted = Admitted { name, prefixes, environment, since, is_announced, learned, token };
         self.admitted.insert(session, admitted);

@@ -62,7 +62,7 @@ impl Bed {
             environment: Vec::new(),
         };
         let (ours, theirs) = UnixStream::pair().expect("sockets");
-        std::thread::spawn(move || process::serve(theirs));
+        std::thread::spawn(move || process::serve(theirs, |_| Ok(())));
         let scripts = Scripts::start(ours, &programs).expect("threads");
         let (own, commands) = unbounded();
         let (reports, other) = mpsc::unbounded_channel();
@@ -238,7 +238,7 @@ fn only_certificates_that_signed_the_one_below_are_told_to_programs() {
         let mut request = request("anna", 1);
         request.certificates = vec![own.clone()];
         request.certificates.extend(between.map(|it| it.der().clone()));
-        let chain = bed.side.chain(&request);
+        let chain = variables::chain(&request.certificates, &bed.side.access.authorities);
         let environment = bed.side.about(&request, &chain);
         assert!(environment.value("tls_id_0").is_some());
         assert_eq!(environment.value("tls_id_1").is_some(), expected);

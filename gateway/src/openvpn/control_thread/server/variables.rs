@@ -6,6 +6,7 @@ use crate::openvpn::scripts::Environment;
 use crate::openvpn::scripts::environment::printable;
 use crypto::hash;
 use crypto::pki::Certificate;
+use rustls_pki_types::CertificateDer;
 use std::net::{IpAddr, SocketAddr};
 use tunnel::Now;
 use tunnel::openvpn::action::Request;
@@ -14,36 +15,12 @@ use tunnel::openvpn::action::Request;
 const UNDEFINED: &str = "UNDEF";
 
 impl ServerSide {
-    /// The client's certificate, and those above it up to an authority. Clients may send more, which nothing has verified.
-    pub(super) fn chain(&self, request: &Request) -> Vec<Certificate> {
-        let sent = request.certificates.iter().filter_map(|der| Certificate::from_der(der).ok());
-        let mut sent: Vec<Certificate> = sent.collect();
-        let mut chain: Vec<Certificate> = sent.drain(..sent.len().min(1)).collect();
-        while let Some(last) = chain.last() {
-            // A client can write any name into a certificate of its own.
-            let issued = |it: &Certificate| it.subject() == last.issuer() && last.is_signed_by(it);
-            if let Some(authority) = self.access.authorities.iter().find(|it| issued(it)) {
-                if authority.to_der() != last.to_der() {
-                    chain.push(authority.clone());
-                }
-                break;
-            }
-            let Some(index) = sent.iter().position(issued) else { break };
-            chain.push(sent.swap_remove(index));
-        }
-        chain
-    }
-
     /// Variables about a client that has not authenticated.
     pub(super) fn about(&self, request: &Request, chain: &[Certificate]) -> Environment {
         let mut environment = self.access.environment.clone();
-        address(&mut environment, "untrusted", request.address);
-        environment.set("common_name", certificate_name(request));
+        environment.extend(&about_peer(request.address, &request.certificates, chain));
         if !request.credentials.user.is_empty() {
             environment.set("username", &request.credentials.user);
-        }
-        for (depth, certificate) in chain.iter().enumerate() {
-            about_certificate(&mut environment, depth, certificate);
         }
         // Other names could be those that the loader or a shell reads.
         let lines = request.info.lines.iter();
@@ -77,16 +54,53 @@ impl ServerSide {
     }
 }
 
-/// The common name of a client's certificate, which the protocol has verified. An authority may have signed one with line
+/// A peer's certificate, and those above it up to an authority. Peers may send more, which nothing has verified.
+pub(in super::super) fn chain(
+    sent: &[CertificateDer<'static>],
+    authorities: &[Certificate],
+) -> Vec<Certificate> {
+    let mut sent: Vec<Certificate> = sent.iter().filter_map(|der| Certificate::from_der(der).ok()).collect();
+    let mut chain: Vec<Certificate> = sent.drain(..sent.len().min(1)).collect();
+    while let Some(last) = chain.last() {
+        // A peer can write any name into a certificate of its own.
+        let issued = |it: &Certificate| it.subject() == last.issuer() && last.is_signed_by(it);
+        if let Some(authority) = authorities.iter().find(|it| issued(it)) {
+            if authority.to_der() != last.to_der() {
+                chain.push(authority.clone());
+            }
+            break;
+        }
+        let Some(index) = sent.iter().position(issued) else { break };
+        chain.push(sent.swap_remove(index));
+    }
+    chain
+}
+
+/// Variables about a peer: its address, and its certificates.
+pub(in super::super) fn about_peer(
+    from: SocketAddr,
+    certificates: &[CertificateDer<'static>],
+    chain: &[Certificate],
+) -> Environment {
+    let mut environment = Environment::default();
+    address(&mut environment, "untrusted", from);
+    environment.set("common_name", certificate_name(certificates));
+    for (depth, certificate) in chain.iter().enumerate() {
+        about_certificate(&mut environment, depth, certificate);
+    }
+    environment
+}
+
+/// The common name of a peer's certificate, which the protocol has verified. An authority may have signed one with line
 /// ends, which would forge lines of the log.
-pub(super) fn certificate_name(request: &Request) -> String {
-    let own = request.certificates.first().and_then(|der| Certificate::from_der(der).ok());
+pub(super) fn certificate_name(certificates: &[CertificateDer<'static>]) -> String {
+    let own = certificates.first().and_then(|der| Certificate::from_der(der).ok());
     let name = own.as_ref().and_then(|own| own.subject().common_name()).filter(|name| !name.is_empty());
     printable(name.unwrap_or(UNDEFINED))
 }
 
-/// Variables about a client that has authenticated.
-pub(super) fn authenticated(environment: &mut Environment, from: SocketAddr) {
+/// Variables about a peer that has authenticated.
+pub(in super::super) fn authenticated(environment: &mut Environment, from: SocketAddr) {
     address(environment, "trusted", from);
 }
 
