@@ -109,6 +109,8 @@ drop_reasons! {
     TcpQueueFull = "tcp-queue-full", "more packets than the TCP connection to the peer can send: the peer reads slowly, or its link is full";
     /// The tunnel interface refused the packet.
     InsideRefused = "inside-refused", "the tunnel interface refused the packet: it is down or its queue is full";
+    /// The ring of a port that carries frames is full.
+    RingFull = "ring-full", "a ring of the port is full: more frames than its other end takes";
     /// The crypto engine reported an internal error.
     EngineFailed = "engine-failed", "the crypto engine failed";
     /// Dropped on purpose by the fault injection of `port`.

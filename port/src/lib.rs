@@ -1,16 +1,19 @@
-//! Ports: input and output of packets.
+//! Ports: input and output of packets and of Ethernet frames.
 //!
 //! A port has two halves, each owned by one worker: [`Receive`] appends packets to a batch, [`Transmit`] sends the
 //! packets of a batch. A half may wrap another: [`fault`] injects faults, [`pcap`] captures packets.
 //!
 //! Ports use every offload of the kernel that handles many packets in one call; see [`offload`].
 
+pub mod af_packet;
 pub mod fault;
 pub mod heap;
+pub mod link;
 pub mod memory;
 mod moderation;
 pub mod offload;
 pub mod pace;
+pub mod partial_checksum;
 pub mod pcap;
 pub mod raw;
 pub mod schedule;
@@ -19,6 +22,7 @@ pub mod tcp;
 pub mod tun;
 pub mod udp;
 pub mod wake;
+pub mod xdp;
 
 pub use offload::{Offload, Offloads};
 pub use pace::Pace;
@@ -39,6 +43,11 @@ pub trait Receive: Send {
 
     /// Waits until a packet has arrived, or until `wake` is notified.
     fn wait(&mut self, wake: &Wake) -> io::Result<()>;
+
+    /// What the kernel counts of this port and no drop reason has, by name, since it was opened.
+    fn counters(&mut self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 }
 
 /// The sending half of a port.
@@ -53,6 +62,11 @@ pub trait Transmit: Send {
     fn take_refusal(&mut self) -> Option<Errno> {
         None
     }
+
+    /// As [`Receive::counters`].
+    fn counters(&mut self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 }
 
 impl Receive for Box<dyn Receive> {
@@ -63,6 +77,10 @@ impl Receive for Box<dyn Receive> {
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
         (**self).wait(wake)
     }
+
+    fn counters(&mut self) -> Vec<(&'static str, u64)> {
+        (**self).counters()
+    }
 }
 
 impl Transmit for Box<dyn Transmit> {
@@ -72,5 +90,9 @@ impl Transmit for Box<dyn Transmit> {
 
     fn take_refusal(&mut self) -> Option<Errno> {
         (**self).take_refusal()
+    }
+
+    fn counters(&mut self) -> Vec<(&'static str, u64)> {
+        (**self).counters()
     }
 }

@@ -185,6 +185,7 @@ mod tests {
             DropReason::UnknownIkeSa,
             DropReason::IkeNotServed,
             DropReason::ReplayedHandshake,
+            DropReason::RingFull,
             DropReason::InjectedFault,
         ];
         for reason in DropReason::ALL {

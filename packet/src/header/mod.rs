@@ -4,6 +4,7 @@
 //! check lengths. To build a header, fill in the structure and write its bytes.
 
 pub mod esp;
+pub mod ethernet;
 pub mod flow;
 pub mod icmp;
 pub mod ip;

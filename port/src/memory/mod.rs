@@ -1,4 +1,10 @@
-//! A port in memory, for tests and benchmarks: one end receives what the other transmits.
+//! Ports in memory, for tests and benchmarks: one end receives what the other transmits.
+//!
+//! [`Link`] is unbounded and carries trains with their endpoints; [`ring()`] is bounded and carries frames between two threads.
+
+mod ring;
+
+pub use ring::{LONGEST, RingReceive, RingTransmit, ring};
 
 use crate::{Receive, Transmit, Wake};
 use packet::{Batch, DropCounters, Endpoint, Train};

@@ -1,0 +1,296 @@
+//! Ethernet frames of an interface by AF_XDP: past most of the kernel, in rings that are shared with it.
+//!
+//! ```text
+//! receive:  fill ring → kernel → receive ring → batch → fill ring
+//! transmit: batch → free chunk → transmit ring → kernel → completion ring → free chunk
+//! ```
+//!
+//! One socket for each queue of the interface, with memory of its own. Its two halves share the socket only: each has its own half of the
+//! memory and two rings. Frames are copied between batch and memory, and by the kernel (XDP_COPY); frames in place would need a
+//! network card that can (XDP_ZEROCOPY).
+
+mod deferral;
+mod program;
+mod ring;
+mod umem;
+
+pub use deferral::{Deferral, put_back_deferrals};
+pub use program::{Mode, Take};
+
+use crate::link::{Link, LinkError, make_promiscuous, packet_socket, set_option};
+use crate::{Receive, Transmit, Wake};
+use packet::{Batch, DropCounters, DropReason};
+use program::{Program, QUEUES};
+use ring::{Consumer, Producer};
+use rustix::io::Errno;
+use rustix::net::xdp::{
+    SocketAddrXdp, SocketAddrXdpFlags, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING, XDP_UMEM_PGOFF_COMPLETION_RING,
+    XDP_UMEM_PGOFF_FILL_RING, XdpDesc, XdpDescOptions, XdpUmemReg, XdpUmemRegFlags,
+};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, send, socket_with, sockopt};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use umem::{CHUNK, LONGEST, Umem};
+
+/// Frames in each ring, and chunks of each half.
+const RING: u32 = 2048;
+/// `XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17: frames sent by one call.
+const MAX_TX_SKB_BUDGET: libc::c_int = 9;
+/// A queue whose socket was just closed is busy for some tens of milliseconds: its release is deferred.
+const BUSY: Duration = Duration::from_secs(1);
+/// Calls without progress after which a full link keeps its frames until the next transmit.
+const STUCK: u32 = 64;
+
+/// How to open an interface.
+#[derive(Clone, Copy, Debug)]
+pub struct XdpOptions {
+    /// Which frames are taken from the kernel.
+    pub take: Take,
+    /// The kinds of program, in the order in which they are tried.
+    pub modes: &'static [Mode],
+    /// Whether checksums that the kernel has left to a network card are completed in received frames.
+    pub complete_checksums: bool,
+}
+
+impl Default for XdpOptions {
+    fn default() -> Self {
+        Self { take: Take::All, modes: &[Mode::Native, Mode::Generic], complete_checksums: true }
+    }
+}
+
+/// What all queues of an open interface have in common; it is detached when the last half is dropped.
+struct Shared {
+    program: Program,
+    /// Keeps the interface in promiscuous mode.
+    _promiscuous: OwnedFd,
+}
+
+/// One socket with its memory.
+struct Socket {
+    fd: OwnedFd,
+    umem: Umem,
+    shared: Arc<Shared>,
+}
+
+/// The receiving half of a queue.
+pub struct XdpReceive {
+    frames: Consumer<XdpDesc>,
+    fill: Producer<u64>,
+    complete_checksums: bool,
+    completed: u64,
+    socket: Arc<Socket>,
+}
+
+/// The sending half of a queue.
+pub struct XdpTransmit {
+    frames: Producer<XdpDesc>,
+    completed: Consumer<u64>,
+    free: Vec<u64>,
+    refusal: Option<Errno>,
+    socket: Arc<Socket>,
+}
+
+/// Opens all queues of an interface; needs CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN, once.
+pub fn open(name: &str, options: XdpOptions) -> Result<Vec<(XdpReceive, XdpTransmit)>, LinkError> {
+    let link = Link::find(name)?;
+    let denied = |step| {
+        let link = link.clone();
+        move |error| match error {
+            Errno::PERM | Errno::ACCESS => LinkError::Denied {
+                interface: link.name.clone(),
+                what: "AF_XDP sockets",
+                capabilities: "CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN",
+            },
+            Errno::BUSY | Errno::EXIST => LinkError::Busy(link.name.clone()),
+            error => link.step(step, error),
+        }
+    };
+    let program = Program::attach(link.index, options.take, options.modes).map_err(denied("XDP program"))?;
+    let promiscuous = packet_socket().map_err(denied("packet socket"))?;
+    make_promiscuous(promiscuous.as_fd(), link.index).map_err(denied("promiscuous mode"))?;
+    let shared = Arc::new(Shared { program, _promiscuous: promiscuous });
+    let mut queues = Vec::new();
+    for queue in 0..QUEUES {
+        match open_queue(&link, queue, &options, &shared) {
+            Ok(halves) => queues.push(halves),
+            // The kernel says so of a queue that there is not.
+            Err(Errno::INVAL) if queue > 0 => break,
+            Err(error) => return Err(denied("AF_XDP socket")(error)),
+        }
+    }
+    Ok(queues)
+}
+
+fn open_queue(
+    link: &Link,
+    queue: u32,
+    options: &XdpOptions,
+    shared: &Arc<Shared>,
+) -> Result<(XdpReceive, XdpTransmit), Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)?;
+    let umem = Umem::new(2 * RING as usize)?;
+    let (addr, len) = umem.place();
+    let (chunk_size, flags) = (CHUNK as u32, XdpUmemRegFlags::empty());
+    sockopt::set_xdp_umem_reg(
+        &fd,
+        XdpUmemReg { addr, len, chunk_size, headroom: 0, flags, tx_metadata_len: 0 },
+    )?;
+    sockopt::set_xdp_umem_fill_ring_size(&fd, RING)?;
+    sockopt::set_xdp_umem_completion_ring_size(&fd, RING)?;
+    sockopt::set_xdp_rx_ring_size(&fd, RING)?;
+    sockopt::set_xdp_tx_ring_size(&fd, RING)?;
+    // Without it one call sends at most 32 frames.
+    let _ = set_option(fd.as_fd(), libc::SOL_XDP, MAX_TX_SKB_BUDGET, &64u32);
+    let offsets = sockopt::xdp_mmap_offsets(&fd)?;
+    let frames = Consumer::map(fd.as_fd(), XDP_PGOFF_RX_RING, &offsets.rx, RING)?;
+    let mut fill = Producer::map(fd.as_fd(), XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, RING)?;
+    let outgoing = Producer::map(fd.as_fd(), XDP_PGOFF_TX_RING, &offsets.tx, RING)?;
+    let completed = Consumer::map(fd.as_fd(), XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, RING)?;
+    let chunk = |index: u32| u64::from(index) * CHUNK as u64;
+    for index in 0..RING {
+        fill.put(chunk(index));
+    }
+    fill.submit();
+    bind_when_free(&fd, &SocketAddrXdp::new(SocketAddrXdpFlags::XDP_COPY, link.index, queue))?;
+    shared.program.serve(queue, fd.as_fd())?;
+    let socket = Arc::new(Socket { fd, umem, shared: Arc::clone(shared) });
+    let receive = XdpReceive {
+        frames,
+        fill,
+        complete_checksums: options.complete_checksums,
+        completed: 0,
+        socket: Arc::clone(&socket),
+    };
+    let free = (RING..2 * RING).map(chunk).collect();
+    Ok((receive, XdpTransmit { frames: outgoing, completed, free, refusal: None, socket }))
+}
+
+fn bind_when_free(fd: &OwnedFd, address: &SocketAddrXdp) -> Result<(), Errno> {
+    let begun = Instant::now();
+    loop {
+        match bind(fd, address) {
+            Err(Errno::BUSY) if begun.elapsed() < BUSY => std::thread::sleep(Duration::from_millis(10)),
+            outcome => return outcome,
+        }
+    }
+}
+
+impl XdpReceive {
+    /// How the program of the interface runs.
+    pub fn mode(&self) -> Mode {
+        self.socket.shared.program.mode
+    }
+}
+
+impl Receive for XdpReceive {
+    fn receive(&mut self, batch: &mut Batch, _: &DropCounters) -> io::Result<usize> {
+        let first = batch.len();
+        while let Some(XdpDesc { addr, len, .. }) = self.frames.peek() {
+            let index = batch.len();
+            let Some(packet) = batch.append(len as usize) else { break };
+            #[expect(unsafe_code, reason = "the memory is shared with the kernel")]
+            // SAFETY: the descriptor comes from the receive ring, and its chunk goes to the fill ring below.
+            packet.copy_from_slice(unsafe { self.socket.umem.read(addr, len) });
+            self.frames.advance();
+            // There are as many places as chunks of this half.
+            self.fill.put(addr & !(CHUNK as u64 - 1));
+            if self.complete_checksums && crate::partial_checksum::complete(batch.packet_mut(index)) {
+                self.completed += 1;
+            }
+        }
+        if batch.len() > first {
+            self.frames.release();
+            self.fill.submit();
+            batch.close_train(first, None, 0);
+        }
+        Ok(batch.len() - first)
+    }
+
+    fn wait(&mut self, wake: &Wake) -> io::Result<()> {
+        wake.wait([Some(self.socket.fd.as_fd())]).map(drop)
+    }
+
+    fn counters(&mut self) -> Vec<(&'static str, u64)> {
+        let Ok(statistics) = sockopt::xdp_statistics(&self.socket.fd) else { return Vec::new() };
+        vec![
+            // Longer than a chunk, or no chunk to receive into.
+            ("rx_dropped", statistics.rx_dropped),
+            ("rx_ring_full", statistics.rx_ring_full.unwrap_or_default()),
+            ("checksums_completed", self.completed),
+        ]
+    }
+}
+
+impl XdpTransmit {
+    /// Takes back the chunks of frames that were sent.
+    #[inline]
+    fn reclaim(&mut self) {
+        while let Some(chunk) = self.completed.peek() {
+            self.completed.advance();
+            self.free.push(chunk);
+        }
+        self.completed.release();
+    }
+
+    /// Makes the kernel send until it has taken all frames, or until the link is full.
+    fn kick(&mut self) {
+        let mut stuck = 0;
+        while !self.frames.is_drained() && stuck < STUCK {
+            match send(&self.socket.fd, &[], SendFlags::DONTWAIT) {
+                Ok(_) => {}
+                Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => stuck += 1,
+                Err(error) => {
+                    self.refusal = Some(error);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Transmit for XdpTransmit {
+    fn transmit(&mut self, batch: &mut Batch, drops: &DropCounters) {
+        self.reclaim();
+        let (mut full, mut long) = (0, 0);
+        for index in 0..batch.len() {
+            let frame = batch.packet(index);
+            if frame.is_empty() {
+                continue;
+            }
+            if frame.len() > LONGEST {
+                long += 1;
+                batch.discard(index);
+                continue;
+            }
+            let Some(addr) = self.free.pop() else {
+                full += 1;
+                batch.discard(index);
+                continue;
+            };
+            #[expect(unsafe_code, reason = "the memory is shared with the kernel")]
+            // SAFETY: the chunk is free: it came back through the completion ring, or was never sent.
+            unsafe {
+                self.socket.umem.write(addr, frame);
+            }
+            let options = XdpDescOptions::empty();
+            // There are as many places as chunks of this half.
+            self.frames.put(XdpDesc { addr, len: frame.len() as u32, options });
+        }
+        self.frames.submit();
+        self.kick();
+        drops.count(DropReason::RingFull, full);
+        drops.count(DropReason::TooBig, long);
+    }
+
+    fn take_refusal(&mut self) -> Option<Errno> {
+        self.refusal.take()
+    }
+
+    fn counters(&mut self) -> Vec<(&'static str, u64)> {
+        let Ok(statistics) = sockopt::xdp_statistics(&self.socket.fd) else { return Vec::new() };
+        vec![("tx_invalid_descs", statistics.tx_invalid_descs)]
+    }
+}
