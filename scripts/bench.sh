@@ -29,3 +29,4 @@ measure flood flood
 measure flood-ike flood --protocol ike
 measure openvpn-storm openvpn-storm
 measure ike ike
+measure rfc2544-memory rfc2544 --wire memory --size 64 --size 1518 --size imix --chart "$run/rfc2544-memory"

@@ -16,6 +16,7 @@ pub mod openvpn;
 pub mod peers;
 pub mod pipeline;
 pub mod report;
+pub mod rfc2544;
 pub mod sites;
 pub mod storm;
 pub mod system;

@@ -1,6 +1,6 @@
 //! `postern bench`: measurements.
 
-use crate::{Outcome, bench_crypto, bench_openvpn, openvpn, run, version, wireguard};
+use crate::{Outcome, bench_crypto, bench_openvpn, bench_rfc2544, openvpn, run, version, wireguard};
 use ::bench::report::Build;
 use ::bench::sites::Suite;
 use ::bench::{commit, crypto::worker, flood, ike, peers, pipeline, storm, system, tunnel};
@@ -38,6 +38,8 @@ enum What {
     Ike(Ike),
     /// Measure the data path alone, from memory to memory, stage by stage
     Pipeline(Pipeline),
+    /// Measure a device between two ports that carry Ethernet frames: throughput, latency, frame loss, back-to-back frames
+    Rfc2544(bench_rfc2544::Arguments),
     /// Measure ciphers, hashes and handshakes with every engine, with and without special processor instructions
     Crypto(bench_crypto::Crypto),
     /// Check by a second measurement that the engine chosen for each cipher is the fastest
@@ -64,7 +66,6 @@ enum What {
     /// `postern openvpn` that does not encrypt, for `bench openvpn`
     #[command(hide = true)]
     OpenvpnWithoutCipher {
-        /// As behind `postern openvpn`
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         directives: Vec<String>,
     },
@@ -195,8 +196,7 @@ struct Pipeline {
     /// Tunnel protocol
     #[arg(long, value_enum, default_value = "wireguard")]
     protocol: Protocol,
-    /// Cipher; for ESP a name from `bench crypto`, such as aes-256-gcm, aes-128-gmac or aes-128-cbc+hmac-sha256-128;
-    /// `none` shows the cost of the data path without encryption
+    /// Cipher; for ESP a name from `bench crypto`, such as aes-256-gcm; `none` shows the cost of the data path without encryption
     #[arg(long)]
     cipher: Option<String>,
     /// Packets in a burst
@@ -337,7 +337,7 @@ pub(crate) fn note_build() {
     Build::note(version::COMMIT, version::TARGET);
 }
 
-/// Makes SIGTERM and SIGINT remove the measurement's namespaces, processes and files before it ends.
+/// Makes SIGTERM and SIGINT remove what the measurement has made, and put settings back, before it ends.
 pub(crate) fn clean_up_when_told_to_end() -> Result<(), std::io::Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let (mut terminate, mut interrupt) = {
@@ -348,8 +348,9 @@ pub(crate) fn clean_up_when_told_to_end() -> Result<(), std::io::Error> {
         let number = runtime.block_on(async {
             tokio::select! { _ = terminate.recv() => 15, _ = interrupt.recv() => 2 }
         });
+        port::xdp::put_back_deferrals();
         let _none_is_made = lab::clean_up();
-        std::process::exit(128 + number);
+        std::process::exit(128 + number)
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
     Ok(())
@@ -386,6 +387,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         }
         What::Pipeline(pipeline) => {
             let report = measure_pipeline(pipeline)?;
+            say(&serde_json::to_value(&report)?, &report.text())
+        }
+        What::Rfc2544(arguments) => {
+            let report = bench_rfc2544::measure(arguments, progress)?;
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::Crypto(crypto) => {

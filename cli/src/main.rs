@@ -8,6 +8,7 @@ mod backup;
 mod bench;
 mod bench_crypto;
 mod bench_openvpn;
+mod bench_rfc2544;
 mod child;
 mod client;
 mod closed;

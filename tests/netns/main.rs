@@ -8,6 +8,7 @@ mod congestion;
 mod daemon;
 mod engines;
 mod esp;
+mod frames;
 mod https;
 mod import;
 mod ipsec;

@@ -1,0 +1,107 @@
+//! A simulated device with a rate, a buffer and a delay that are known, and a virtual clock, for tests of the tester.
+
+use super::arp::Arp;
+use super::frame::Protocol;
+use super::frame::tests::path;
+use super::host::Host;
+use super::tester::{Clock, Tester, TesterPort};
+use packet::{Batch, DropCounters};
+use port::fault::{Fault, Faults};
+use port::{Receive, Transmit, Wake};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A clock that only moves when it is read.
+#[derive(Clone, Default)]
+pub struct Virtual(Arc<AtomicU64>);
+
+impl Clock for Virtual {
+    fn now(&self) -> u64 {
+        self.0.fetch_add(100, Ordering::Relaxed)
+    }
+
+    fn rest(&self, nanoseconds: u64) {
+        self.0.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    fn idle(&self) {
+        self.rest(1_000);
+    }
+}
+
+/// What is known of the device.
+#[derive(Clone, Copy)]
+pub struct Known {
+    /// Frames a second that it forwards.
+    pub rate: f64,
+    /// Frames that may wait in it.
+    pub buffer: u64,
+    /// Nanoseconds from the end of forwarding to delivery.
+    pub delay: u64,
+}
+
+/// One direction of the device: one server behind a queue that drops at its tail.
+#[derive(Clone)]
+struct Queue {
+    known: Known,
+    clock: Virtual,
+    /// When the last frame has been forwarded.
+    busy_until: u64,
+    frames: Arc<Mutex<VecDeque<(u64, Vec<u8>)>>>,
+}
+
+impl Transmit for Queue {
+    fn transmit(&mut self, batch: &mut Batch, _: &DropCounters) {
+        let now = self.clock.0.load(Ordering::Relaxed);
+        let service = (1e9 / self.known.rate) as u64;
+        let mut frames = self.frames.lock().expect("no test panics here");
+        for index in batch.live(0..batch.len()) {
+            let waiting = self.busy_until.saturating_sub(now).div_ceil(service);
+            if waiting < self.known.buffer {
+                self.busy_until = self.busy_until.max(now) + service;
+                frames.push_back((self.busy_until + self.known.delay, batch.packet(index).to_vec()));
+            }
+        }
+    }
+}
+
+impl Receive for Queue {
+    fn receive(&mut self, batch: &mut Batch, _: &DropCounters) -> io::Result<usize> {
+        let now = self.clock.0.load(Ordering::Relaxed);
+        let mut frames = self.frames.lock().expect("no test panics here");
+        let before = batch.len();
+        while frames.front().is_some_and(|it| it.0 <= now) {
+            let (_, frame) = frames.pop_front().expect("it was seen");
+            batch.append(frame.len()).expect("a batch is large").copy_from_slice(&frame);
+        }
+        batch.close_train(before, None, 0);
+        Ok(batch.len() - before)
+    }
+
+    fn wait(&mut self, wake: &Wake) -> io::Result<()> {
+        wake.wait([]).map(|[]| ())
+    }
+}
+
+/// A tester of UDP frames of 64 bytes with such a device between its ports, in one or both directions.
+pub fn tester(known: Known, faults: &str, both: bool) -> Tester<Virtual> {
+    let clock = Virtual::default();
+    let queue = || Queue { known, clock: clock.clone(), busy_until: 0, frames: Arc::default() };
+    let faults: Faults = faults.parse().expect("literal");
+    let port = |transmit: &Queue, receive: &Queue, address| TesterPort {
+        transmit: Box::new(transmit.clone()),
+        receive: Box::new(Fault::new(receive.clone(), faults, Arc::default())),
+        arp: Arp::new([2; 6], address, None),
+        refused_is_lost: true,
+    };
+    let (there, back) = (queue(), queue());
+    let ports = [port(&there, &back, path().source), port(&back, &there, path().destination)];
+    let mut tester = Tester::new(clock, ports, Host::None);
+    let forth = path();
+    let backward = super::frame::Path { source: forth.destination, destination: forth.source, ..forth };
+    let paths = if both { vec![forth, backward] } else { vec![forth] };
+    tester.load_frames(Protocol::Udp, &paths, &[60]);
+    tester
+}

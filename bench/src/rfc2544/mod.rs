@@ -1,0 +1,394 @@
+//! `postern bench rfc2544`: frames between two ports, and what a device between them does to them (RFC 2544, 8219, 9004).
+//!
+//! ```text
+//! for each frame size:
+//!   calibrate   the tester's ports, connected to each other: highest rate, throughput, delay
+//!   measure     throughput, latency, frame loss, back-to-back frames through the device
+//!   compare     a result near the tester's own is marked as the tester's limit
+//! ```
+
+mod arp;
+mod chart;
+#[cfg(test)]
+mod device;
+mod frame;
+mod histogram;
+mod host;
+mod pacer;
+mod procedure;
+mod receiver;
+mod report;
+mod search;
+mod tester;
+mod text;
+mod trial;
+mod wire;
+
+pub use frame::Protocol;
+pub use procedure::Plan;
+pub use report::{Calibration, Report, SizeResult};
+pub use wire::{Addresses, Wire};
+
+use crate::Outcome;
+use crate::pipeline::imix;
+use crate::report::Machine;
+use crate::tunnel::progress_bar;
+use host::Host;
+use lab::pin_thread;
+use packet::header::ethernet::{EthernetHeader, FCS, GAP};
+use procedure::{Limit, Procedure, Throughput};
+use std::time::{Duration, Instant};
+use tester::{Clock, Tester};
+use trial::{Purpose, Trial};
+
+/// A result of at least this share of the tester's own is the tester's.
+const TESTER_LIMITED: f64 = 0.8;
+/// Loads of latency, as shares of the throughput.
+const LATENCY_LOADS: [f64; 3] = [1.0, 0.5, 0.1];
+/// How long a router may take to answer ARP.
+const ROUTER_ANSWERS: u64 = 3_000_000_000;
+
+/// A frame size, or a mix of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameSize {
+    /// Bytes, the frame check sequence included.
+    Bytes(usize),
+    /// The Internet mix of `bench pipeline`, as IP packets.
+    Imix,
+}
+
+impl FrameSize {
+    /// The sizes of RFC 2544 section 9.1, and the mix.
+    pub const ALL: [Self; 8] = [
+        Self::Bytes(64),
+        Self::Bytes(128),
+        Self::Bytes(256),
+        Self::Bytes(512),
+        Self::Bytes(1024),
+        Self::Bytes(1280),
+        Self::Bytes(1518),
+        Self::Imix,
+    ];
+
+    /// The name in reports.
+    pub fn name(self) -> String {
+        match self {
+            Self::Bytes(bytes) => bytes.to_string(),
+            Self::Imix => "IMIX".to_owned(),
+        }
+    }
+
+    /// The lengths of the frames in turn, without their frame check sequences.
+    fn lengths(self) -> Vec<usize> {
+        match self {
+            Self::Bytes(bytes) => vec![bytes - FCS],
+            Self::Imix => imix().iter().map(|packet| packet + EthernetHeader::LENGTH).collect(),
+        }
+    }
+
+    /// Bytes of a frame on average, the frame check sequence included.
+    fn mean(self) -> f64 {
+        let lengths = self.lengths();
+        (lengths.iter().sum::<usize>() as f64) / lengths.len() as f64 + FCS as f64
+    }
+}
+
+/// What to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Test {
+    /// RFC 2544 section 26.1.
+    Throughput,
+    /// Section 26.2.
+    Latency,
+    /// Section 26.3.
+    FrameLoss,
+    /// Section 26.4.
+    BackToBack,
+}
+
+/// What to measure, and how.
+pub struct Options {
+    /// The kind of the ports.
+    pub wire: Wire,
+    /// The interfaces of the ports; of no use in memory.
+    pub interfaces: [String; 2],
+    /// The addresses of the ports.
+    pub addresses: Addresses,
+    /// Whether frames go in both directions at once.
+    pub both: bool,
+    /// The protocol of the frames.
+    pub protocol: Protocol,
+    /// The frame sizes.
+    pub sizes: Vec<FrameSize>,
+    /// The measurements; a throughput is always measured.
+    pub tests: Vec<Test>,
+    /// Lengths and repetitions.
+    pub plan: Plan,
+    /// Bits a second of the line, if the interfaces have a speed.
+    pub line: Option<f64>,
+    /// Whether to defer NAPI of the interfaces while it measures.
+    pub defer_napi: bool,
+    /// The core of the tester.
+    pub core: usize,
+    /// Whether to show progress.
+    pub progress: bool,
+}
+
+impl Plan {
+    /// Trials of about a second, which show what to expect. Not those of the RFCs.
+    pub fn quick() -> Self {
+        Self {
+            is_conformant: false,
+            search_seconds: 1.0,
+            final_seconds: None,
+            searches: 1,
+            precision: 0.02,
+            repeats: 1,
+            latency_seconds: 1.0,
+            latency_trials: 1,
+            loss_seconds: 1.0,
+            burst_seconds: 0.5,
+            bursts: 3,
+            settle_seconds: 0.05,
+            rest_seconds: 0.05,
+            burst: 1,
+        }
+    }
+
+    /// Lengths and repetitions of RFC 2544, 8219 and 9004.
+    pub fn full() -> Self {
+        Self {
+            is_conformant: true,
+            search_seconds: 5.0,
+            final_seconds: Some(60.0),
+            searches: 5,
+            precision: 0.005,
+            repeats: 2,
+            latency_seconds: 120.0,
+            latency_trials: 20,
+            loss_seconds: 60.0,
+            burst_seconds: 30.0,
+            bursts: 50,
+            settle_seconds: 2.0,
+            rest_seconds: 5.0,
+            burst: 1,
+        }
+    }
+
+    /// The same with another length of trials, which the RFCs do not know.
+    #[must_use]
+    pub fn with_seconds(self, seconds: f64) -> Self {
+        Self {
+            is_conformant: false,
+            search_seconds: seconds,
+            final_seconds: None,
+            latency_seconds: seconds,
+            loss_seconds: seconds,
+            burst_seconds: self.burst_seconds.min(seconds),
+            ..self
+        }
+    }
+
+    /// The plan of calibrations: one search with trials of at most a second.
+    fn of_calibration(&self) -> Self {
+        let quick = Self::quick();
+        let search_seconds = self.search_seconds.min(quick.search_seconds);
+        Self { search_seconds, latency_seconds: search_seconds, burst: self.burst, ..quick }
+    }
+}
+
+/// The clock of the machine: CLOCK_MONOTONIC, which the C library reads from the processor's counter where the kernel does.
+struct RealClock(Instant);
+
+impl Clock for RealClock {
+    fn now(&self) -> u64 {
+        self.0.elapsed().as_nanos() as u64
+    }
+
+    fn rest(&self, nanoseconds: u64) {
+        std::thread::sleep(Duration::from_nanos(nanoseconds));
+    }
+}
+
+/// Frames a second that a line carries.
+fn line_rate(bits: f64, size: FrameSize) -> f64 {
+    bits / 8.0 / (size.mean() + GAP as f64)
+}
+
+/// Measures all sizes.
+pub fn run(options: &Options) -> Outcome<Report> {
+    // Before the thread is pinned: it counts the cores that it may use.
+    let machine = Machine::here();
+    pin_thread(None, options.core)?;
+    let device_core = if options.core == 0 { 1 } else { 0 };
+    let looped = options.wire.open_loop(&options.addresses)?;
+    let opened =
+        options.wire.open(&options.interfaces, &options.addresses, device_core, options.defer_napi)?;
+    let mut loop_tester = Tester::new(RealClock(Instant::now()), looped.ports, Host::Here);
+    let mut tester = Tester::new(RealClock(Instant::now()), opened.ports, Host::Here);
+    let routers = find_routers(&mut tester, &options.addresses, options.both)?;
+    let progress = progress_bar(options.progress, options.sizes.len() as u64);
+    let mut sizes = Vec::new();
+    for &size in &options.sizes {
+        let say = |what: &str| progress.set_message(format!("{}: {what}", size.name()));
+        let paths = |routers: [Option<[u8; 6]>; 2]| {
+            let count = 1 + usize::from(options.both);
+            (0..count).map(|from| options.addresses.path(from, routers[from])).collect::<Vec<_>>()
+        };
+        loop_tester.load_frames(options.protocol, &paths([None; 2]), &size.lengths());
+        tester.load_frames(options.protocol, &paths(routers), &size.lengths());
+        let mut trials = Vec::new();
+        let calibration = calibrate(&mut loop_tester, options, &mut trials, &say)?;
+        sizes.push(measure(&mut tester, options, size, calibration, trials, &say)?);
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    drop((opened.held, looped.held));
+    Ok(Report::new(machine, options, opened.told, host::clock_source(), sizes))
+}
+
+/// Asks routers for their hardware addresses.
+fn find_routers<C: Clock>(
+    tester: &mut Tester<C>,
+    addresses: &Addresses,
+    both: bool,
+) -> Outcome<[Option<[u8; 6]>; 2]> {
+    let mut found = [None; 2];
+    let Some(routers) = addresses.routers else { return Ok(found) };
+    for port in 0..1 + usize::from(both) {
+        let request = tester.ports()[port].arp.request(routers[port]);
+        tester.ask(port, &request, ROUTER_ANSWERS)?;
+        let (router, address) = (routers[port], addresses.ports[port]);
+        found[port] = tester.ports()[port].arp.router;
+        found[port].ok_or_else(|| {
+            format!(
+                "{router} did not answer ARP from {address} within 3 s\n  fix: give the device's interface this address, and let it \
+                 route to {}",
+                addresses.ports[1 - port]
+            )
+        })?;
+    }
+    Ok(found)
+}
+
+/// The tester's own limits with these frames.
+fn calibrate<C: Clock>(
+    tester: &mut Tester<C>,
+    options: &Options,
+    trials: &mut Vec<Trial>,
+    say: &dyn Fn(&str),
+) -> Outcome<Calibration> {
+    let plan = options.plan.of_calibration();
+    let mut procedure = Procedure { tester, plan: &plan, most: f64::INFINITY, trials, progress: say };
+    let fastest = procedure.trial(Purpose::Calibration, f64::INFINITY, plan.search_seconds)?;
+    procedure.most = fastest.offered;
+    if fastest.counts.received == 0 {
+        return Err("no frame passed between the tester's own ports, connected to each other".into());
+    }
+    let throughput = procedure.throughput(Purpose::Calibration)?;
+    let rates = throughput.iter().map(|it| it.rate).collect();
+    let half = fastest.forwarded() / 2.0;
+    let floor = procedure.trial(Purpose::Calibration, half, plan.latency_seconds)?.delays;
+    Ok(Calibration { most: fastest.offered, rates, floor })
+}
+
+/// The measurements of one size.
+fn measure<C: Clock>(
+    tester: &mut Tester<C>,
+    options: &Options,
+    size: FrameSize,
+    calibration: Calibration,
+    mut trials: Vec<Trial>,
+    say: &dyn Fn(&str),
+) -> Outcome<SizeResult> {
+    let line = options.line.map(|bits| line_rate(bits, size));
+    let most = line.unwrap_or(f64::INFINITY).min(calibration.most);
+    let has = |test: Test| options.tests.contains(&test);
+    let mut procedure = Procedure { tester, plan: &options.plan, most, trials: &mut trials, progress: say };
+    let mut throughput = procedure.throughput(Purpose::Throughput)?;
+    for (found, own) in throughput.iter_mut().zip(&calibration.rates) {
+        found.limit = limit(found, *own, line);
+    }
+    let lossless = throughput.last().and_then(|it| it.rate);
+    let mut latency = Vec::new();
+    if let Some(rate) = lossless.filter(|_| has(Test::Latency)) {
+        for share in LATENCY_LOADS {
+            latency.push(procedure.latency(rate, share)?);
+        }
+    }
+    let loss = if has(Test::FrameLoss) { procedure.loss_curve()? } else { Vec::new() };
+    let back_to_back = match lossless.filter(|_| has(Test::BackToBack)) {
+        Some(rate) => procedure.back_to_back(rate)?,
+        None => None,
+    };
+    Ok(SizeResult {
+        name: size.name(),
+        bytes: size.mean(),
+        line,
+        most,
+        calibration,
+        throughput,
+        latency,
+        loss,
+        back_to_back,
+        trials,
+    })
+}
+
+/// Why a throughput may be more than was measured.
+fn limit(found: &Throughput, own: Option<f64>, line: Option<f64>) -> Option<Limit> {
+    let rate = found.rate?;
+    let is_line = line.is_some_and(|line| rate >= line * 0.999);
+    let is_tester = rate >= own? * TESTER_LIMITED;
+    if is_line { Some(Limit::Line) } else { is_tester.then_some(Limit::Tester) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_a_gigabit_carries_the_known_frame_rates() {
+        // RFC 2544 has them for 10 Mbit/s Ethernet: 14,880 and 812 frames a second.
+        assert_eq!(line_rate(1e7, FrameSize::Bytes(64)) as u64, 14_880);
+        assert_eq!(line_rate(1e7, FrameSize::Bytes(1518)) as u64, 812);
+        assert!((FrameSize::Imix.mean() - 435.0).abs() < 1.0, "417 bytes of IP and 18 of Ethernet");
+    }
+
+    #[test]
+    fn results_near_the_testers_own_are_its_limit() {
+        let found =
+            |rate| Throughput { loss: 0.0, searches: vec![Some(rate)], rate: Some(rate), limit: None };
+        assert_eq!(limit(&found(0.79e6), Some(1e6), None), None);
+        assert_eq!(limit(&found(0.8e6), Some(1e6), None), Some(Limit::Tester));
+        assert_eq!(limit(&found(14_880.0), Some(1e6), Some(14_881.0)), Some(Limit::Line));
+        assert_eq!(limit(&Throughput { rate: None, ..found(1.0) }, Some(1e6), None), None);
+    }
+
+    #[test]
+    fn frames_in_memory_are_measured_as_they_are() {
+        let plan = Plan { searches: 1, ..Plan::quick().with_seconds(0.05) };
+        let options = Options {
+            wire: Wire::Memory,
+            interfaces: [String::new(), String::new()],
+            addresses: Addresses { ports: [[198, 18, 0, 2].into(), [198, 19, 0, 2].into()], routers: None },
+            both: true,
+            protocol: Protocol::Tcp,
+            sizes: vec![FrameSize::Bytes(64), FrameSize::Imix],
+            tests: vec![Test::Latency, Test::FrameLoss, Test::BackToBack],
+            plan,
+            line: Some(1e8),
+            defer_napi: false,
+            core: 0,
+            progress: false,
+        };
+        let report = run(&options).expect("memory does not fail");
+        for size in &report.sizes {
+            assert!(size.most <= line_rate(1e8, FrameSize::Bytes(64)) && size.calibration.most > 0.0);
+            let trial = size.trials.iter().find(|it| it.purpose == Purpose::FrameLoss).expect("there is one");
+            let counts = trial.counts;
+            assert!(counts.received > 0 && counts.corrupted + counts.duplicated + counts.reordered == 0);
+        }
+        assert!(report.text().contains("not RFC 2544 conformant"), "{}", report.text());
+    }
+}

@@ -1,0 +1,326 @@
+//! One trial: frames leave at their times, what arrives is counted, and stragglers are waited for. All in one thread.
+
+use super::arp::Arp;
+use super::frame::{Path, Protocol, Reader, Template};
+use super::histogram::Histogram;
+use super::host::{Disturbance, Host};
+use super::pacer::Pacer;
+use super::receiver::{Counts, Receiver, Sampling};
+use super::trial::{Delays, Load, Trial};
+use packet::{Batch, DropCounters};
+use port::{Receive, Transmit};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Most frames sent in one call.
+const BURST: usize = 32;
+/// Bytes of a batch: enough for what a port receives at once.
+const BATCH: usize = 512 * 1024;
+/// The most frames a second that room for sequence numbers is made for before a trial without a rate.
+const EXPECTED: f64 = 4e6;
+
+/// Counts by name.
+type Counters = BTreeMap<&'static str, u64>;
+
+/// The time that the tester lives in.
+pub trait Clock {
+    /// Nanoseconds since some moment.
+    fn now(&self) -> u64;
+
+    /// Lets `nanoseconds` pass.
+    fn rest(&self, nanoseconds: u64);
+
+    /// Notes that a look at all ports found nothing.
+    fn idle(&self) {}
+}
+
+/// The two halves of a port of the tester.
+pub struct TesterPort {
+    /// To the device.
+    pub transmit: Box<dyn Transmit>,
+    /// From the device.
+    pub receive: Box<dyn Receive>,
+    /// Answers for the addresses of the port.
+    pub arp: Arp,
+    /// Whether a frame that the port does not take is lost in the device: its ring is the device's.
+    pub refused_is_lost: bool,
+}
+
+/// One direction: frames from one port that are expected at the other.
+struct Direction {
+    from: usize,
+    to: usize,
+    templates: Vec<Template>,
+    reader: Reader,
+    pacer: Pacer,
+    receiver: Receiver,
+    /// The next sequence number.
+    next: u64,
+    /// Frames that left later than planned.
+    late: u64,
+    /// The first and the last departure.
+    departures: [u64; 2],
+}
+
+/// The tester: its ports, and the frames that it sends between them.
+pub struct Tester<C> {
+    /// The clock of pacing and of delays.
+    pub clock: C,
+    ports: [TesterPort; 2],
+    directions: Vec<Direction>,
+    batch: Batch,
+    drops: DropCounters,
+    host: Host,
+    trials: u16,
+}
+
+impl<C: Clock> Tester<C> {
+    /// A tester of frames of these lengths, in turn, on one or two paths: from the first port to the second, and back.
+    pub fn new(clock: C, ports: [TesterPort; 2], host: Host) -> Self {
+        let (batch, drops) = (Batch::new(BATCH), DropCounters::default());
+        Self { clock, ports, directions: Vec::new(), batch, drops, host, trials: 0 }
+    }
+
+    /// Sets the frames of the next trials: their protocol, their paths, and their lengths in turn.
+    pub fn load_frames(&mut self, protocol: Protocol, paths: &[Path], lengths: &[usize]) {
+        let direction = |(from, path): (usize, &Path)| Direction {
+            from,
+            to: 1 - from,
+            templates: lengths.iter().map(|&length| Template::new(protocol, path, length)).collect(),
+            reader: Reader::new(protocol, path),
+            pacer: Pacer::new(1.0, 1, 0, 0.0, None),
+            receiver: Receiver::new(0, 0, None),
+            next: 0,
+            late: 0,
+            departures: [0; 2],
+        };
+        self.directions = paths.iter().enumerate().map(direction).collect();
+    }
+
+    /// The ports, to ask for hardware addresses before the first trial.
+    pub fn ports(&mut self) -> &mut [TesterPort; 2] {
+        &mut self.ports
+    }
+
+    /// Makes one trial.
+    pub fn run(&mut self, load: &Load) -> io::Result<Trial> {
+        // What came meanwhile belongs to no trial.
+        while self.receive()? {}
+        let (before, counted) = (self.host.look(), self.counters());
+        self.trials = self.trials.wrapping_add(1);
+        let start = self.clock.now();
+        for (place, direction) in self.directions.iter_mut().enumerate() {
+            direction.prepare(load, start, self.trials << 1 | place as u16);
+        }
+        let end = start + (load.seconds * 1e9) as u64;
+        loop {
+            let now = self.clock.now();
+            if now >= end || self.directions.iter().all(|it| it.next >= it.pacer.total()) {
+                break;
+            }
+            let mut is_idle = true;
+            for direction in 0..self.directions.len() {
+                is_idle &= !self.send(direction, now);
+            }
+            is_idle &= !self.receive()?;
+            if is_idle {
+                self.clock.idle();
+            }
+        }
+        self.wait_for_stragglers(load)?;
+        let disturbance = self.host.look().since(&before);
+        let mut ports = self.counters();
+        for (name, count) in &mut ports {
+            *count -= counted.get(name).copied().unwrap_or_default().min(*count);
+        }
+        Ok(self.summary(load, disturbance, ports))
+    }
+
+    /// Receives until nothing has come for a while.
+    fn wait_for_stragglers(&mut self, load: &Load) -> io::Result<()> {
+        let settle = (load.settle_seconds * 1e9) as u64;
+        let mut last = self.clock.now();
+        while self.clock.now() - last < settle {
+            if self.receive()? {
+                last = self.clock.now();
+            } else {
+                self.clock.idle();
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what is due in one direction, at most a burst; whether anything was.
+    #[inline]
+    fn send(&mut self, index: usize, now: u64) -> bool {
+        let direction = &mut self.directions[index];
+        let count = (direction.pacer.due(now) - direction.next).min(BURST as u64);
+        if count == 0 {
+            return false;
+        }
+        self.batch.clear();
+        for sequence in direction.next..direction.next + count {
+            direction.append(&mut self.batch, sequence, now);
+        }
+        self.batch.close_train(0, None, 0);
+        let port = &mut self.ports[direction.from];
+        port.transmit.transmit(&mut self.batch, &self.drops);
+        let taken =
+            if port.refused_is_lost { count } else { self.batch.live(0..count as usize).count() as u64 };
+        direction.left(taken, now);
+        taken > 0
+    }
+
+    /// Takes what has arrived at both ports; whether anything did.
+    #[inline]
+    fn receive(&mut self) -> io::Result<bool> {
+        let mut any = false;
+        for (place, port) in self.ports.iter_mut().enumerate() {
+            self.batch.clear();
+            if port.receive.receive(&mut self.batch, &self.drops)? == 0 {
+                continue;
+            }
+            any = true;
+            let now = self.clock.now();
+            let direction = self.directions.iter_mut().find(|it| it.to == place);
+            let mut requests = Vec::new();
+            if let Some(direction) = direction {
+                for index in self.batch.live(0..self.batch.len()) {
+                    let frame = self.batch.packet(index);
+                    let seen = direction.reader.read(frame);
+                    direction.receiver.note(seen, now);
+                    requests.extend(port.arp.answer(frame));
+                }
+            } else {
+                let all = self.batch.live(0..self.batch.len());
+                requests.extend(all.filter_map(|index| port.arp.answer(self.batch.packet(index))));
+            }
+            for answer in requests {
+                port.send(&answer, &mut self.batch, &self.drops);
+            }
+        }
+        Ok(any)
+    }
+
+    /// Shows the ports' hardware addresses to bridges.
+    pub fn learn(&mut self) {
+        for port in &mut self.ports {
+            let announcement = port.arp.request(port.arp.address);
+            port.send(&announcement, &mut self.batch, &self.drops);
+        }
+    }
+
+    /// Sends a frame that is not of a trial, and takes what arrives at that port for some time.
+    pub fn ask(&mut self, port: usize, frame: &[u8], nanoseconds: u64) -> io::Result<()> {
+        self.ports[port].send(frame, &mut self.batch, &self.drops);
+        let end = self.clock.now() + nanoseconds;
+        while self.clock.now() < end && self.ports[port].arp.router.is_none() {
+            if !self.receive()? {
+                self.clock.idle();
+            }
+        }
+        Ok(())
+    }
+
+    /// What the kernel has counted of the ports.
+    fn counters(&mut self) -> Counters {
+        let mut counters = Counters::new();
+        for port in &mut self.ports {
+            for (name, count) in port.transmit.counters().into_iter().chain(port.receive.counters()) {
+                *counters.entry(name).or_default() += count;
+            }
+        }
+        counters
+    }
+
+    fn summary(&self, load: &Load, disturbance: Disturbance, ports: Counters) -> Trial {
+        let (mut counts, mut delays, mut samples) = (Counts::default(), Histogram::default(), Vec::new());
+        let (mut late, mut offered) = (0, f64::INFINITY);
+        for direction in &self.directions {
+            counts = counts.and(direction.receiver.counts);
+            delays.add(&direction.receiver.delays);
+            samples.extend(&direction.receiver.samples);
+            late += direction.late;
+            offered = offered.min(direction.offered(load));
+        }
+        Trial {
+            purpose: load.purpose,
+            rate: load.rate.is_finite().then_some(load.rate),
+            offered,
+            seconds: load.seconds,
+            burst: load.burst,
+            counts,
+            lost: counts.lost(),
+            directions: self.directions.iter().map(|it| it.receiver.counts).collect(),
+            late_share: late as f64 / counts.sent.max(1) as f64,
+            delays: Delays::of(&delays),
+            samples,
+            disturbance,
+            ports,
+        }
+    }
+}
+
+impl TesterPort {
+    /// Sends one frame.
+    fn send(&mut self, frame: &[u8], batch: &mut Batch, drops: &DropCounters) {
+        batch.clear();
+        if let Some(place) = batch.append(frame.len()) {
+            place.copy_from_slice(frame);
+            batch.close_train(0, None, 0);
+            self.transmit.transmit(batch, drops);
+        }
+    }
+}
+
+impl Direction {
+    fn prepare(&mut self, load: &Load, start: u64, stream: u16) {
+        self.pacer = Pacer::new(load.rate, load.burst, start, load.seconds, load.frames);
+        let expected = load.frames.unwrap_or((load.rate.min(EXPECTED) * load.seconds) as u64);
+        let sampling = load.samples.map(|count| {
+            let half = expected / 2;
+            Sampling { first: half, every: (half / count.max(1) as u64).max(1), count }
+        });
+        self.receiver = Receiver::new(stream, expected, sampling);
+        (self.next, self.late, self.departures) = (0, 0, [start; 2]);
+        self.receiver.counts.sent = 0;
+    }
+
+    #[inline]
+    fn append(&self, batch: &mut Batch, sequence: u64, now: u64) {
+        let template = match &self.templates[..] {
+            [one] => one,
+            several => &several[(sequence % several.len() as u64) as usize],
+        };
+        let frame = batch.append(template.length()).expect("a batch has room for a burst");
+        template.write(frame, self.receiver.tag(sequence, now));
+    }
+
+    /// Notes that `taken` frames left at `now`.
+    #[inline]
+    fn left(&mut self, taken: u64, now: u64) {
+        if taken == 0 {
+            return;
+        }
+        if self.next == 0 {
+            self.departures[0] = now;
+        }
+        self.departures[1] = now;
+        self.late += if self.pacer.is_late(self.next, now) { taken } else { 0 };
+        self.next += taken;
+        self.receiver.counts.sent += taken;
+    }
+
+    /// The frames a second that the tester offered.
+    fn offered(&self, load: &Load) -> f64 {
+        if self.next >= self.pacer.total() && load.frames.is_none() {
+            return load.rate;
+        }
+        // The last departure is that of up to a burst; so short a trial has no rate.
+        let seconds = (self.departures[1] - self.departures[0]) as f64 / 1e9;
+        if load.frames.is_some() && seconds > 0.0 {
+            return self.next as f64 / seconds;
+        }
+        self.next as f64 / load.seconds
+    }
+}

@@ -1,0 +1,275 @@
+//! The result as tables: one for each measurement, a row for each frame size.
+
+use super::procedure::{Limit, Throughput};
+use super::report::{Report, SizeResult};
+use crate::report::{short, table};
+use std::fmt::Write as _;
+
+/// The report as text.
+pub fn write(report: &Report) -> String {
+    let mut text = head(report);
+    text += "\nThroughput: frames/s in each direction; NDR loses nothing, PDR at most the share. Spread: of the searches.\n";
+    text += &table(
+        &[
+            "frame",
+            "NDR",
+            "Gbit/s",
+            "spread",
+            "PDR 0.1%",
+            "PDR 0.5%",
+            "tester alone",
+            "late",
+            "steal",
+            "limit",
+        ],
+        &report.sizes.iter().map(|size| throughput(report, size)).collect::<Vec<_>>(),
+    );
+    let latency: Vec<Vec<String>> = report.sizes.iter().flat_map(latencies).collect();
+    if !latency.is_empty() {
+        text += "\nLatency in us, store and forward (RFC 1242), by software at both ends; floor: the tester's own ports, connected.\n";
+        let head = [
+            "frame",
+            "load",
+            "tagged mean",
+            "typical",
+            "worst 99.9%",
+            "variation",
+            "floor median",
+            "floor 99.9%",
+            "lost",
+        ];
+        text += &table(&head, &latency);
+    }
+    let loss: Vec<Vec<String>> = report.sizes.iter().flat_map(losses).collect();
+    if !loss.is_empty() {
+        text += "\nFrame loss: at shares of the highest rate.\n";
+        text += &table(&["frame", "load", "frames/s", "lost"], &loss);
+    }
+    let bursts: Vec<Vec<String>> = report.sizes.iter().filter_map(burst).collect();
+    if !bursts.is_empty() {
+        text += "\nBack-to-back frames (RFC 9004): the longest burst without loss.\n";
+        let head = ["frame", "searches", "mean", "least", "most", "deviation", "implied ms", "corrected ms"];
+        text += &table(&head, &bursts);
+    }
+    text + &notes(report)
+}
+
+fn head(report: &Report) -> String {
+    let mut text = report.machine.head();
+    let between = match report.wire.as_str() {
+        "memory" => "rings in memory, a thread that copies between them as the device".to_owned(),
+        wire => {
+            let [first, second] =
+                [0, 1].map(|it: usize| format!("{} ({})", report.interfaces[it], report.ports[it]));
+            let deferred = if report.is_napi_deferred { ", NAPI deferred" } else { "" };
+            format!("{wire} on {first} and {second}{deferred}")
+        }
+    };
+    let directions = if report.both { "both directions" } else { "one direction" };
+    let protocol = format!("{:?}", report.protocol).to_uppercase();
+    let _ = writeln!(
+        text,
+        "{between}; {directions}, {protocol}, bursts of {}; tester on core {}, clock {}",
+        report.plan.burst, report.core, report.clock_source
+    );
+    text += if report.plan.is_conformant {
+        "lengths and repetitions of RFC 2544, 8219 and 9004; see docs/rfc2544.md for what else they ask\n"
+    } else {
+        "not RFC 2544 conformant: short trials, few repetitions; --full has those of the RFCs\n"
+    };
+    text
+}
+
+fn rate(throughput: &Throughput) -> String {
+    let sign = if throughput.limit == Some(Limit::Tester) { ">= " } else { "" };
+    throughput.rate.map_or("-".to_owned(), |rate| format!("{sign}{}", grouped(rate)))
+}
+
+/// Thousands, apart by commas.
+fn grouped(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn throughput(report: &Report, size: &SizeResult) -> Vec<String> {
+    let [most, some, none] = &size.throughput[..] else { return vec![String::new(); 10] };
+    let bits = none.rate.map_or(f64::NAN, |rate| rate * size.bytes * 8.0 / 1e9);
+    let spread = match (&none.searches[..], none.rate) {
+        ([_], _) | (_, None) => "-".to_owned(),
+        (searches, Some(rate)) => {
+            let rates: Vec<f64> = searches.iter().map(|it| it.unwrap_or(0.0)).collect();
+            let (least, most) =
+                (rates.iter().copied().fold(f64::MAX, f64::min), rates.iter().copied().fold(0.0, f64::max));
+            format!("{:.0}%", (most - least) / rate * 100.0)
+        }
+    };
+    let steal: f64 = size.trials.iter().map(|it| it.disturbance.steal_ms).sum();
+    let seconds: f64 = size.trials.iter().map(|it| it.seconds).sum();
+    let late = size.trials.iter().map(|it| it.late_share).sum::<f64>() / size.trials.len().max(1) as f64;
+    let limit = match none.limit {
+        Some(Limit::Tester) => "tester-limited",
+        Some(Limit::Line) => "line",
+        None if none.rate.is_none() => "loss at every rate",
+        None => "device",
+    };
+    vec![
+        size.name.clone(),
+        rate(none),
+        short(bits),
+        spread,
+        rate(some),
+        rate(most),
+        grouped(size.calibration.most),
+        format!("{:.1}%", late * 100.0),
+        format!("{:.1}%", steal / 10.0 / seconds.max(1e-3) / report.machine.cores as f64),
+        limit.to_owned(),
+    ]
+}
+
+fn latencies(size: &SizeResult) -> Vec<Vec<String>> {
+    let floor = size.calibration.floor;
+    let row = |it: &super::procedure::Latency| {
+        vec![
+            size.name.clone(),
+            format!("{:.0}%", it.share * 100.0),
+            short(it.tagged_mean),
+            short(it.typical),
+            short(it.worst),
+            short(it.variation),
+            short(floor.map_or(f64::NAN, |it| it.median)),
+            short(floor.map_or(f64::NAN, |it| it.p999)),
+            percent(it.loss),
+        ]
+    };
+    size.latency.iter().map(row).collect()
+}
+
+/// A share, exact where it is small.
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        0.0 => "0%".to_owned(),
+        percent if percent < 0.1 => format!("{percent:.4}%"),
+        percent => format!("{percent:.2}%"),
+    }
+}
+
+fn losses(size: &SizeResult) -> Vec<Vec<String>> {
+    let row = |it: &super::procedure::LossPoint| {
+        vec![size.name.clone(), format!("{:.0}%", it.share * 100.0), grouped(it.rate), percent(it.loss)]
+    };
+    size.loss.iter().map(row).collect()
+}
+
+fn burst(size: &SizeResult) -> Option<Vec<String>> {
+    let it = size.back_to_back.as_ref()?;
+    let sign = if it.is_longest { ">= " } else { "" };
+    Some(vec![
+        size.name.clone(),
+        it.frames.len().to_string(),
+        format!("{sign}{}", grouped(it.mean)),
+        grouped(it.frames.iter().copied().min().unwrap_or_default() as f64),
+        grouped(it.frames.iter().copied().max().unwrap_or_default() as f64),
+        short(it.deviation),
+        short(it.implied_ms),
+        short(it.corrected_ms),
+    ])
+}
+
+/// What the tables do not say: frames that were more than lost, and limits.
+fn notes(report: &Report) -> String {
+    let mut text = String::new();
+    for size in &report.sizes {
+        let through = size.trials.iter().filter(|it| it.purpose != super::trial::Purpose::Calibration);
+        let sum = through.fold([0u64; 3], |sum, it| {
+            let it = &it.counts;
+            [sum[0] + it.duplicated, sum[1] + it.reordered, sum[2] + it.corrupted]
+        });
+        let own: u64 = size.trials.iter().map(super::trial::Trial::dropped_by_tester).sum();
+        if own > 0 {
+            let own = grouped(own as f64);
+            let _ = writeln!(
+                text,
+                "{}: {own} frames dropped by the tester's own ports in all trials, counted as lost",
+                size.name
+            );
+        }
+        for (count, what) in sum.iter().zip(["duplicated", "reordered", "corrupted"]) {
+            if *count > 0 {
+                let _ =
+                    writeln!(text, "{}: {} frames {what} in all trials", size.name, grouped(*count as f64));
+            }
+        }
+        if size.latency.is_empty() && size.throughput.last().is_some_and(|it| it.rate.is_none()) {
+            let _ = writeln!(
+                text,
+                "{}: neither latency nor back-to-back frames: no rate without loss",
+                size.name
+            );
+        }
+        if size.back_to_back.is_none() && size.throughput.last().is_some_and(|it| it.limit.is_some()) {
+            let _ = writeln!(
+                text,
+                "{}: no back-to-back frames: the device keeps up with the highest rate",
+                size.name
+            );
+        }
+    }
+    if report.sizes.iter().any(|it| it.throughput.iter().any(|it| it.limit == Some(Limit::Tester))) {
+        text += ">=: the tester itself carries at most 1.25 times as much; the device may do more\n";
+    }
+    if text.is_empty() { text } else { format!("\n{text}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::tests::example;
+    use super::*;
+
+    #[test]
+    fn a_table_has_a_row_for_each_size_and_says_what_limits() {
+        let text = example().text();
+        let row = |start: &str| {
+            text.lines()
+                .map(str::trim_start)
+                .find(|line| line.starts_with(start))
+                .unwrap_or_default()
+                .to_owned()
+        };
+        assert!(row("64 ").contains("1,000,000") && row("64 ").ends_with("device"), "{text}");
+        assert!(row("1518 ").contains(">= 500,000") && row("1518 ").ends_with("tester-limited"), "{text}");
+        assert!(row("64 ").contains("20%"), "the spread of the searches: {text}");
+        assert!(
+            text.contains("not RFC 2544 conformant") && text.contains("the device may do more"),
+            "{text}"
+        );
+        assert!(text.contains("postern 0.1.0, commit 0123456789ab"), "{text}");
+        let mut full = example();
+        full.plan = super::super::Plan::full();
+        assert!(!full.text().contains("not RFC 2544 conformant"));
+    }
+
+    #[test]
+    fn duplicates_reordering_and_corruption_are_named() {
+        let mut report = example();
+        report.sizes[0].trials[1].counts.duplicated = 1234;
+        report.sizes[0].trials[1].counts.corrupted = 5;
+        let text = report.text();
+        assert!(
+            text.contains("64: 1,234 frames duplicated") && text.contains("64: 5 frames corrupted"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn numbers_are_readable() {
+        assert_eq!([0.0, 999.0, 1000.0, 1_234_567.0].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0.0, 0.000_01, 0.005, 0.5].map(percent), ["0%", "0.0010%", "0.50%", "50.00%"]);
+    }
+}

@@ -1,0 +1,180 @@
+//! `postern bench rfc2544`: its arguments.
+
+use bench::rfc2544::{Addresses, FrameSize, Options, Plan, Protocol, Report, Test, Wire, run};
+use clap::{Args, ValueEnum};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// How frames get to the device; af-xdp if interfaces are given
+    #[arg(long, value_enum)]
+    wire: Option<WireName>,
+    /// Interface that frames leave by
+    #[arg(long, value_name = "INTERFACE", requires = "rx")]
+    tx: Option<String>,
+    /// Interface that frames come back by
+    #[arg(long, value_name = "INTERFACE", requires = "tx")]
+    rx: Option<String>,
+    /// Let the kernel take received frames some at a time while it measures (napi_defer_hard_irqs); put back at the end
+    #[arg(long)]
+    defer_napi: bool,
+    /// Send frames in both directions at once
+    #[arg(long)]
+    both: bool,
+    /// Trials of about a second, not RFC 2544 conformant; this is the default
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// Lengths and repetitions of RFC 2544, 8219 and 9004: hours for each frame size
+    #[arg(long)]
+    full: bool,
+    /// Seconds of all trials, instead of those of --quick
+    #[arg(long, value_parser = seconds, conflicts_with = "full")]
+    seconds: Option<f64>,
+    /// Searches for each throughput; the result is their median
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=100))]
+    searches: Option<u16>,
+    /// Frame size in bytes, the frame check sequence included, or imix; may be given more than once
+    #[arg(long, value_parser = size, value_name = "BYTES")]
+    size: Vec<FrameSize>,
+    /// What to measure beside the throughput; may be given more than once
+    #[arg(long, value_enum, default_values = ["latency", "frame-loss", "back-to-back"])]
+    test: Vec<TestName>,
+    /// Protocol of the frames
+    #[arg(long, value_enum, default_value = "udp")]
+    protocol: ProtocolName,
+    /// Frames that leave together, at the same mean rate
+    #[arg(long, value_parser = ["1", "16", "64", "256", "1024"], default_value = "1")]
+    burst: String,
+    /// Speed of the line in Gbit/s, which limits the rates and is drawn as theory
+    #[arg(long, value_name = "GBIT", value_parser = line)]
+    line: Option<f64>,
+    /// Core of the tester; the device should have another
+    #[arg(long, default_value_t = 0)]
+    core: usize,
+    /// IP addresses of the two ports
+    #[arg(long, num_args = 2, value_names = ["TX", "RX"], default_values = ["198.18.0.2", "198.19.0.2"])]
+    addresses: Vec<Ipv4Addr>,
+    /// IP addresses of a device that routes, on the sides of the two ports
+    #[arg(long, num_args = 2, value_names = ["TX", "RX"])]
+    routers: Vec<Ipv4Addr>,
+    /// Draw throughput, latency and frame loss as SVG into this directory
+    #[arg(long, value_name = "DIRECTORY")]
+    chart: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum WireName {
+    /// Rings in memory, and a thread that copies frames between them as the device
+    Memory,
+    /// Packet sockets: work on every interface
+    Packet,
+    /// AF_XDP: past most of the kernel
+    AfXdp,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum TestName {
+    /// The throughput alone
+    Throughput,
+    /// Delays at the throughput, at half and at a tenth of it
+    Latency,
+    /// The share of frames lost by load
+    FrameLoss,
+    /// The longest burst without loss
+    BackToBack,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ProtocolName {
+    Udp,
+    Tcp,
+    Icmp,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.01..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "a number of seconds from 0.01 to 3600".to_owned())
+}
+
+fn line(text: &str) -> Result<f64, String> {
+    let speed = text.parse().ok().filter(|speed| (0.001..=800.0).contains(speed));
+    speed.map(|speed: f64| speed * 1e9).ok_or_else(|| "Gbit/s from 0.001 to 800".to_owned())
+}
+
+fn size(text: &str) -> Result<FrameSize, String> {
+    if text.eq_ignore_ascii_case("imix") {
+        return Ok(FrameSize::Imix);
+    }
+    let bytes = text.parse().ok().filter(|bytes| (64..=1518).contains(bytes));
+    bytes.map(FrameSize::Bytes).ok_or_else(|| "64 to 1518 bytes, or imix".to_owned())
+}
+
+/// The wire, and the interfaces of its ports.
+fn wire(
+    name: Option<WireName>,
+    tx: Option<String>,
+    rx: Option<String>,
+) -> bench::Outcome<(Wire, [String; 2])> {
+    let interfaces = tx.zip(rx).map(|(tx, rx)| [tx, rx]);
+    let wire = match (name, &interfaces) {
+        (Some(WireName::Memory), _) => Wire::Memory,
+        (Some(WireName::Packet), _) => Wire::Packet,
+        (Some(WireName::AfXdp), _) | (None, Some(_)) => Wire::AfXdp,
+        (None, None) => {
+            return Err("no ports\n  fix: --tx INTERFACE --rx INTERFACE, or --wire memory to measure the tester alone".into());
+        }
+    };
+    match (wire.has_interfaces(), interfaces) {
+        (true, None) => Err("no interfaces\n  fix: --tx INTERFACE --rx INTERFACE".into()),
+        (false, Some(_)) => {
+            Err("--wire memory has no interfaces\n  fix: leave out --tx and --rx, or --wire".into())
+        }
+        (true, Some([tx, rx])) if tx == rx => {
+            Err(format!("{tx} cannot be both ports\n  fix: two interfaces").into())
+        }
+        (_, interfaces) => Ok((wire, interfaces.unwrap_or_default())),
+    }
+}
+
+/// Measures, and draws the graphs.
+pub(crate) fn measure(arguments: Arguments, progress: bool) -> bench::Outcome<Report> {
+    let mut plan = if arguments.full { Plan::full() } else { Plan::quick() };
+    if let Some(seconds) = arguments.seconds {
+        plan = plan.with_seconds(seconds);
+    }
+    plan.searches = arguments.searches.map_or(plan.searches, usize::from);
+    plan.burst = arguments.burst.parse()?;
+    let tests = arguments.test.iter().map(|test| match test {
+        TestName::Throughput => Test::Throughput,
+        TestName::Latency => Test::Latency,
+        TestName::FrameLoss => Test::FrameLoss,
+        TestName::BackToBack => Test::BackToBack,
+    });
+    let protocol = match arguments.protocol {
+        ProtocolName::Udp => Protocol::Udp,
+        ProtocolName::Tcp => Protocol::Tcp,
+        ProtocolName::Icmp => Protocol::Icmp,
+    };
+    let (wire, interfaces) = wire(arguments.wire, arguments.tx, arguments.rx)?;
+    let pair = |addresses: &[Ipv4Addr]| <[Ipv4Addr; 2]>::try_from(addresses).ok();
+    let ports = pair(&arguments.addresses).ok_or("--addresses: two addresses")?;
+    let report = run(&Options {
+        wire,
+        interfaces,
+        defer_napi: arguments.defer_napi,
+        addresses: Addresses { ports, routers: pair(&arguments.routers) },
+        both: arguments.both,
+        protocol,
+        sizes: if arguments.size.is_empty() { FrameSize::ALL.to_vec() } else { arguments.size },
+        tests: tests.collect(),
+        plan,
+        line: arguments.line,
+        core: arguments.core,
+        progress,
+    })?;
+    if let Some(directory) = arguments.chart {
+        report.draw(&directory)?;
+    }
+    Ok(report)
+}

@@ -1,0 +1,145 @@
+//! Ports that carry Ethernet frames, and the tester that uses them: `postern bench rfc2544` through a bridge, a router, and a device that
+//! damages frames.
+
+use crate::support::postern;
+use lab::{Lab, wait_until};
+use packet::{Batch, DropCounters};
+use port::af_packet;
+use port::fault::{Fault, Faults};
+use port::{Receive, Transmit};
+use serde_json::Value;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A tester and a device, connected by two veth pairs: `t0` to `d0`, `t1` to `d1`.
+fn scene() -> Option<Lab> {
+    let lab = crate::support::lab(&["tester", "device"])?;
+    let [tester, device] = ["tester", "device"].map(|name| lab.namespace(name));
+    for number in 0..2 {
+        let (near, far) = (format!("t{number}"), format!("d{number}"));
+        let words =
+            ["link", "add", &near, "netns", &tester, "type", "veth", "peer", "name", &far, "netns", &device];
+        lab::run("ip", words).expect("a veth pair can be made");
+        lab.ip("tester", &format!("link set {near} up")).expect("it is there");
+        lab.ip("device", &format!("link set {far} up")).expect("it is there");
+    }
+    Some(lab)
+}
+
+/// What the tester says in short trials of a few thousand frames a second, which a busy machine carries too.
+fn measure(lab: &Lab, words: &str) -> Value {
+    let mut command: Command = lab.command("tester", postern());
+    command.args("bench rfc2544 --json --line 0.004 --seconds 0.1 --size 128".split(' '));
+    let output = command.args(words.split_whitespace()).output().expect("it runs");
+    assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// The counts of all trials through the device: sent, received, lost, duplicated, reordered, corrupted.
+fn counts(report: &Value) -> [u64; 6] {
+    let trials = report["sizes"][0]["trials"].as_array().expect("a list");
+    let through = trials.iter().filter(|trial| trial["purpose"] != "calibration");
+    through.fold([0; 6], |sum, trial| {
+        let of = |name: &str| trial[name].as_u64().expect("a count");
+        let names = ["sent", "received", "lost", "duplicated", "reordered", "corrupted"];
+        std::array::from_fn(|place| sum[place] + of(names[place]))
+    })
+}
+
+/// A bridge or a router forwards whole frames in order, each once, and at some rate without loss.
+fn is_carried(report: &Value, what: &str) {
+    let [sent, received, _, duplicated, reordered, corrupted] = counts(report);
+    assert!(sent > 300 && received * 10 > sent * 9, "{what}: {report:#}");
+    assert_eq!([duplicated, reordered, corrupted], [0; 3], "{what}: {report:#}");
+    let size = &report["sizes"][0];
+    let pdr = size["throughput"][0]["rate"].as_f64();
+    assert!(pdr.is_some_and(|rate| rate > 100.0), "{what}: {report:#}");
+    assert!(size["calibration"]["most"].as_f64().is_some_and(|rate| rate > 4000.0), "{what}: {report:#}");
+}
+
+#[test]
+fn a_bridge_and_a_router_are_measured_by_either_wire_and_keep_their_interfaces() {
+    let Some(lab) = scene() else { return };
+    lab.ip("device", "link add br0 type bridge").expect("a bridge can be made");
+    for interface in ["d0", "d1"] {
+        lab.ip("device", &format!("link set {interface} master br0")).expect("it is there");
+    }
+    lab.ip("device", "link set br0 up").expect("it is there");
+    for wire in ["packet", "af-xdp"] {
+        let words = format!("--tx t0 --rx t1 --wire {wire} --both --protocol tcp");
+        is_carried(&measure(&lab, &words), wire);
+        let links = lab.ip("tester", "-details link show").expect("they are there");
+        assert!(!links.contains("xdp") && !links.contains("promiscuity 1"), "{wire} leaves nothing: {links}");
+    }
+    lab.ip("device", "link delete br0").expect("it is there");
+    for (interface, address) in [("d0", "198.18.0.1/24"), ("d1", "198.19.0.1/24")] {
+        lab.ip("device", &format!("address add {address} dev {interface}")).expect("it is there");
+    }
+    lab.run("device", "sysctl", &["-qw", "net.ipv4.ip_forward=1"]).expect("it can be set");
+    let words = "--tx t0 --rx t1 --routers 198.18.0.1 198.19.0.1 --defer-napi --test latency";
+    let report = measure(&lab, words);
+    is_carried(&report, "router");
+    assert_eq!(report["wire"], "af-xdp");
+    let deferred =
+        lab.run("tester", "cat", &["/sys/class/net/t0/napi_defer_hard_irqs"]).expect("it is there");
+    assert_eq!(deferred.trim(), "0", "it is put back");
+    let mut command = lab.command("tester", postern());
+    let words = "bench rfc2544 --tx t0 --rx none0 --quick";
+    let output = command.args(words.split(' ')).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && said.contains("no interface none0") && said.contains("fix: "),
+        "{said}"
+    );
+}
+
+/// Forwards frames from `d0` to `d1` with faults, until it is told to stop.
+fn damage(faults: Faults, stop: &AtomicBool, is_ready: &AtomicBool) {
+    let (receive, _) = af_packet::open("d0").expect("it can be opened");
+    let (_, mut transmit) = af_packet::open("d1").expect("it can be opened");
+    let (mut batch, drops) = (Batch::new(256 * 1024), DropCounters::default());
+    let mut receive = Fault::new(receive, faults, Arc::default());
+    is_ready.store(true, Ordering::Relaxed);
+    while !stop.load(Ordering::Relaxed) {
+        batch.clear();
+        if receive.receive(&mut batch, &drops).expect("the interface stays") == 0 {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        transmit.transmit(&mut batch, &drops);
+    }
+}
+
+#[test]
+fn a_device_that_loses_duplicates_reorders_or_corrupts_is_reported_as_that() {
+    let Some(lab) = scene() else { return };
+    for (fault, wire) in
+        [("lose", "packet"), ("duplicate", "af-xdp"), ("reorder", "packet"), ("corrupt", "af-xdp")]
+    {
+        let faults: Faults = format!("{fault}=0.1,seed=7").parse().expect("it is well-formed");
+        let (stop, is_ready) = (AtomicBool::new(false), AtomicBool::new(false));
+        let report = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                lab.enter("device", || damage(faults, &stop, &is_ready)).expect("it does not panic")
+            });
+            wait_until(Duration::from_secs(30), || is_ready.load(Ordering::Relaxed))
+                .expect("it opens its ports");
+            let report = measure(&lab, &format!("--tx t0 --rx t1 --wire {wire} --test throughput"));
+            stop.store(true, Ordering::Relaxed);
+            report
+        });
+        let [sent, _, lost, duplicated, reordered, corrupted] = counts(&report);
+        let near = |count: u64| count * 20 > sent && count * 5 < sent;
+        let few = |count: u64| count * 100 <= sent;
+        // Frames held back for later are not delivered if no later frame comes.
+        let right = match fault {
+            "lose" => near(lost) && duplicated + reordered + corrupted == 0,
+            "duplicate" => near(duplicated) && reordered + corrupted == 0,
+            "reorder" => near(reordered) && duplicated + corrupted == 0,
+            _ => corrupted * 25 > sent && corrupted * 5 < sent && duplicated + reordered == 0,
+        };
+        let whole = fault == "lose" || few(lost.saturating_sub(sent / 20));
+        assert!(sent > 300 && right && whole, "{fault}: {report:#}");
+    }
+}
