@@ -206,14 +206,16 @@ fn refuse(error: &clap::Error, line: &[OsString]) -> ExitCode {
     error.exit()
 }
 
-/// The command line. wg-quick calls this program by the name of a WireGuard daemon, which stands for the verb; scripts call it by
-/// the names of commands.
+/// The command line. wg-quick calls this program by the name of a WireGuard daemon, which stands for the verb, and scripts by that of
+/// OpenVPN, or by the names of commands.
 fn command_line(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
     let name = arguments.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
     let name = name.to_string_lossy().into_owned();
     if name.ends_with("wireguard") {
         arguments.insert(1, "wireguard".into());
+    } else if name == "openvpn" {
+        arguments.insert(1, "openvpn".into());
     } else if let Some(line) = shell::command_line(&name, arguments.get(1..).unwrap_or_default()) {
         arguments.truncate(1);
         arguments.extend(line);
@@ -233,6 +235,12 @@ mod tests {
         };
         assert!(read("postern wireguard wg0") && read("/usr/bin/postern-wireguard wg0"));
         assert!(read("postern wireguard wireguard") && read("postern-wireguard wireguard"));
+        let is_openvpn = |words: &str| {
+            let cli = Cli::try_parse_from(command_line(words.split(' ').map(OsString::from)));
+            cli.is_ok_and(|cli| matches!(cli.verb, Verb::Openvpn(_)))
+        };
+        assert!(is_openvpn("/usr/sbin/openvpn client.conf") && is_openvpn("openvpn --version"));
+        assert!(is_openvpn("postern openvpn --dev tun --help") && !is_openvpn("postern client.conf"));
         assert!(!read("postern wg0") && !read("postern-wireguard wireguard wg0"));
     }
 }

@@ -12,6 +12,7 @@ mod process;
 mod serve;
 mod signals;
 mod status_file;
+mod tasks;
 
 use crate::Outcome;
 use background::Caller;
@@ -26,8 +27,11 @@ use std::sync::Arc;
 const CHECK: &str = "--check";
 
 #[derive(Args)]
-#[command(after_help = "\
-The chapter OpenVPN of the guide lists the directives that are served. Each other one is refused with its line and what to do.")]
+#[command(
+    disable_help_flag = true,
+    after_help = "\
+The chapter OpenVPN of the guide lists the directives that are served. Each other one is refused with its line and what to do."
+)]
 pub(crate) struct Arguments {
     /// Validate the configuration and exit; stands before or behind the directives
     #[arg(long)]
@@ -56,6 +60,9 @@ fn run_with(arguments: Arguments, engines: serve::Engines) -> Outcome {
         check |= word == CHECK;
         word != CHECK
     });
+    if let Some(outcome) = tasks::run(&directives) {
+        return outcome;
+    }
     let directives = Directives::new(directives);
     if check {
         crate::log::start()?;

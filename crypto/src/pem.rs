@@ -34,6 +34,29 @@ const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
 const DASHES: &str = "-----";
 
+/// Characters of a line of base64 (RFC 7468, section 2).
+const LINE: usize = 64;
+
+/// A section of a file.
+pub fn write(label: &str, bytes: &[u8]) -> Zeroizing<String> {
+    let text = Zeroizing::new(Base64::encode_string(bytes));
+    // No copy of a key is left behind by growth.
+    let mut section = Zeroizing::new(String::with_capacity(2 * text.len() + 200));
+    let mut line = |parts: [&str; 3]| {
+        parts.iter().for_each(|part| section.push_str(part));
+        section.push('\n');
+    };
+    line([BEGIN, label, DASHES]);
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let (start, after) = rest.split_at(LINE.min(rest.len()));
+        line([start, "", ""]);
+        rest = after;
+    }
+    line([END, label, DASHES]);
+    section
+}
+
 /// The DER objects of a file.
 pub fn read(bytes: &[u8]) -> Result<Vec<Section>, PemError> {
     if is_der(bytes) {

@@ -7,6 +7,7 @@ use super::signals::{Asked, Signals};
 use super::status_file::StatusFile;
 use crate::privilege;
 use crate::{Failure, Outcome, dns, login, scripts};
+use config::openvpn::settings::NULL;
 use crypto::Cipher;
 use crypto::choice::Choice;
 use gateway::api::{self, Shown};
@@ -48,7 +49,12 @@ pub(super) fn start(
     engines: Engines,
 ) -> Outcome {
     let _pid_file: Option<PidFile> = process::prepare(&plan.process)?;
-    let name = if plan.name == "tun" { free_name()? } else { plan.name.clone() };
+    let name = match plan.name.as_str() {
+        "tun" => free_name()?,
+        // Several may run at once.
+        NULL => format!("{NULL}{}", std::process::id()),
+        name => name.to_owned(),
+    };
     login::ask(&mut plan.settings)?;
     // While this process may still start one that keeps its rights.
     let mut programs = plan.programs.clone();
@@ -185,7 +191,7 @@ impl Served {
             match asked {
                 Asked::End(signal) => {
                     let _ = sd_notify::notify(&[NotifyState::Stopping]);
-                    tracing::info!("a signal ends the process");
+                    tracing::info!("a signal was received, process exiting");
                     return Ok(Ended::Over(signal));
                 }
                 Asked::Reconnect => {
@@ -209,7 +215,8 @@ impl Served {
     /// Reads the files again. `dev tun` keeps its name.
     async fn reread(&mut self) -> Result<Plan, Failure> {
         let mut plan = self.directives.read_apart().await?;
-        if plan.name != "tun" && plan.name != self.name {
+        let is_kept = plan.name == "tun" || plan.name == NULL && self.name.starts_with(NULL);
+        if !is_kept && plan.name != self.name {
             let fix = "stop the process, and start it again";
             return Err(
                 format!("dev: the interface is {}, not {}\n  fix: {fix}", self.name, plan.name).into()

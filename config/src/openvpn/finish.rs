@@ -4,6 +4,7 @@ use super::builder::Builder;
 use super::draft::{Link, Local, Remote, Written};
 use super::helper;
 use super::row::For;
+use super::settings::NULL;
 use super::settings::{
     Addresses, CertificateOf, Connection, Family, Gateway, Listen, OpenVpn, Protocol, Role, TlsRole,
     Topology, Transport, Wrapping,
@@ -107,7 +108,10 @@ fn check_roles(builder: &mut Builder<'_>, role: Role) {
     }
     if builder.draft.device.name.is_empty() {
         builder.refuse("", "dev is not set", "write dev tun");
-    } else if !builder.draft.device.name.starts_with("tun") && builder.draft.device_type.is_none() {
+    } else if !builder.draft.device.name.starts_with("tun")
+        && builder.draft.device.name != NULL
+        && builder.draft.device_type.is_none()
+    {
         let name = builder.draft.device.name.clone();
         builder.refuse("dev", format!("the type of {name} is not known"), "write dev-type tun");
     }

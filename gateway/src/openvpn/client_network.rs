@@ -50,6 +50,8 @@ pub(super) struct ClientNetwork {
     name_servers: Option<NameServers>,
     /// What stays closed without the interface; `None` of a program that leaves nothing behind.
     closed: Option<Wants>,
+    /// Whether there is no interface, and nothing in the kernel.
+    is_null: bool,
 }
 
 impl ClientNetwork {
@@ -60,7 +62,13 @@ impl ClientNetwork {
         closed: Option<Wants>,
     ) -> Self {
         let (servers, wants) = (BTreeSet::new(), Wants::default());
-        Self { interface: interface.to_owned(), own, servers, network: None, wants, name_servers, closed }
+        let (interface, is_null) = (interface.to_owned(), false);
+        Self { interface, own, servers, network: None, wants, name_servers, closed, is_null }
+    }
+
+    /// Whether there is no interface.
+    pub(super) fn set_null(&mut self, is_null: bool) {
+        self.is_null = is_null;
     }
 
     /// Has the former name servers put back.
@@ -86,6 +94,9 @@ impl ClientNetwork {
 
     /// Takes the network that a server has given us.
     pub(super) fn configure(&mut self, host: &HostHandle, network: Network) -> Result<(), ClientError> {
+        if self.is_null {
+            return Ok(());
+        }
         let name = &self.interface;
         if let Some(option) = &network.unprotected {
             return Err(ClientError::Unprotected(name.clone(), option.clone()));

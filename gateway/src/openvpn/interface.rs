@@ -41,7 +41,11 @@ impl Interface {
         events: mpsc::UnboundedSender<Removed>,
         reports: mpsc::UnboundedSender<Report>,
     ) -> Result<Self, InterfaceError> {
-        let tunnel = TunnelInterface::create(name, &options)?;
+        let tunnel = if settings.is_null {
+            TunnelInterface::null(name, &options)?
+        } else {
+            TunnelInterface::create(name, &options)?
+        };
         let resources = |error| InterfaceError::Resources(name.to_owned(), error);
         Self::start(tunnel, settings, engine, options, events, reports).map_err(resources)
     }

@@ -166,7 +166,9 @@ impl Runner {
             Lifecycle::new(name, settings.mtu, settings.scripts.clone(), settings.programs.clone());
         let (wants, mtu) = (guarded(own(&settings), closed.as_ref()), settings.mtu);
         let up = LinkChange { up: Some(true), queue_length: settings.queue, ..LinkChange::default() };
+        let is_null = settings.is_null;
         let mut network = ClientNetwork::new(name, own_number, name_servers, closed);
+        network.set_null(is_null);
         let (mut prompt, mut names) = (None, None);
         if let Role::Client(client) = &settings.role {
             prompt.clone_from(&client.login.prompt);
@@ -178,9 +180,11 @@ impl Runner {
             }
         }
         let interface = Arc::new(Interface::create(name, settings, engine, options, events, report)?);
-        set_mtu(name, mtu)?;
-        host::change_link(name, &[up])?;
-        host.set(name, Some(wants))?;
+        if !is_null {
+            set_mtu(name, mtu)?;
+            host::change_link(name, &[up])?;
+            host.set(name, Some(wants))?;
+        }
         let own_host = None;
         Ok(Self {
             interface,

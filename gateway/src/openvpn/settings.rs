@@ -36,6 +36,8 @@ pub struct Settings {
     pub mtu: u32,
     /// `mssfix`; `None` leaves segments as they are.
     pub mssfix: Option<u16>,
+    /// `dev null`: there is no interface, and packets of peers vanish.
+    pub is_null: bool,
     /// `txqueuelen`: the queue of the interface; `None` leaves the usual one.
     pub queue: Option<u32>,
     /// Programs that are run at events.

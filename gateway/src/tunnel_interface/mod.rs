@@ -157,6 +157,15 @@ impl TunnelInterface {
         Self::new(device, offloads).map_err(|error| InterfaceError::Resources(name.to_owned(), error))
     }
 
+    /// Stands for an interface that is not there: packets from outside vanish, and none come from inside.
+    pub fn null(name: &str, options: &Options) -> Result<Self, InterfaceError> {
+        let resources = |error| InterfaceError::Resources(name.to_owned(), error);
+        let offloads = Arc::new(Offloads::default());
+        switch_off(&offloads, &options.without)?;
+        let device = TunDevice::null(name).map_err(|error| resources(error.into()))?;
+        Self::new(Arc::new(device), offloads).map_err(resources)
+    }
+
     fn new(device: Arc<TunDevice>, offloads: Arc<Offloads>) -> io::Result<Self> {
         Ok(Self {
             device,
@@ -199,6 +208,9 @@ impl TunnelInterface {
         overhead: usize,
         tell: impl Fn(bool, usize) + Send + 'static,
     ) -> io::Result<()> {
+        if self.device.is_null() {
+            tell(true, shared.tables.mtu.load(Ordering::Relaxed));
+        }
         let follower = Follower {
             device: Arc::clone(&self.device),
             overhead,
@@ -223,7 +235,11 @@ impl TunnelInterface {
         let inbound = self.inbound(shared, outside, udp::BATCH_BYTES, &self.inbound_wake, &options, punt);
         self.spawn("out", Rights::Packets, outbound)?;
         self.spawn("in", Rights::Packets, inbound)?;
-        self.spawn("link", Rights::Namespaces, move || follower.run())
+        if self.device.is_null() {
+            Ok(())
+        } else {
+            self.spawn("link", Rights::Namespaces, move || follower.run())
+        }
     }
 
     /// Starts the protocol's thread, with a lower priority than the workers.

@@ -4,6 +4,7 @@
 use crate::Offloads;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// The longest interface name.
@@ -40,6 +41,8 @@ pub enum TunError {
 pub struct TunDevice {
     fd: OwnedFd,
     name: String,
+    /// Whether there is no interface: nothing is read, and what is written vanishes.
+    is_null: bool,
 }
 
 impl TunDevice {
@@ -62,9 +65,22 @@ impl TunDevice {
             Errno::PERM => TunError::Denied(name.to_owned()),
             error => TunError::Other(name.to_owned(), error),
         })?;
-        let device = Self { fd, name: name.to_owned() };
+        let device = Self { fd, name: name.to_owned(), is_null: false };
         device.probe(offloads);
         Ok(device)
+    }
+
+    /// Stands for an interface that is not there. Nothing can be read from it.
+    pub fn null(name: &str) -> Result<Self, Errno> {
+        // Nothing arrives on a socket that has no address.
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let fd = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+        Ok(Self { fd, name: name.to_owned(), is_null: true })
+    }
+
+    /// Whether there is no interface.
+    pub fn is_null(&self) -> bool {
+        self.is_null
     }
 
     /// Enables the largest set of offloads that the kernel supports and the configuration allows.
@@ -113,7 +129,7 @@ impl TunDevice {
 impl From<OwnedFd> for TunDevice {
     /// For tests: any descriptor that keeps message boundaries can replace an interface.
     fn from(fd: OwnedFd) -> Self {
-        Self { fd, name: String::new() }
+        Self { fd, name: String::new(), is_null: false }
     }
 }
 

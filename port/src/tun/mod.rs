@@ -215,6 +215,9 @@ impl Transmit for TunTransmit {
 }
 
 fn write(device: &TunDevice, pieces: &[IoSlice<'_>]) -> Result<(), Errno> {
+    if device.is_null() {
+        return Ok(());
+    }
     loop {
         match rustix::io::writev(device, pieces) {
             Ok(_) => return Ok(()),

@@ -20,8 +20,8 @@ pub use tls::{
     TlsRole, TlsVersion, default_ciphers,
 };
 pub use tunnel::{
-    Addresses, Destination, Device, Dns, DnsServer, Domain, Gateway, Ipv6Addresses, MssFix, Redirect, Route,
-    Routing, Timers, Topology,
+    Addresses, Destination, Device, Dns, DnsServer, Domain, Gateway, Ipv6Addresses, MssFix, NULL, Redirect,
+    Route, Routing, Timers, Topology,
 };
 
 /// What the configuration is for.

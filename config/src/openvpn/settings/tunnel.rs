@@ -33,11 +33,14 @@ pub struct Ipv6Addresses {
     pub remote: Ipv6Addr,
 }
 
+/// The name of an interface that is not there: packets of peers vanish.
+pub const NULL: &str = "null";
+
 /// The tunnel interface.
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a directive of its own")]
 pub struct Device {
-    /// Its name; the first free `tunN` if it is `tun`.
+    /// Its name; the first free `tunN` if it is `tun`, none if it is [`NULL`].
     pub name: String,
     /// What the second address means.
     pub topology: Topology,

@@ -16,7 +16,6 @@ pub(super) const ROWS: &[Row] = &[
     served("dev", "NAME", "device.name", |draft, given| {
         let name = given.at(0)?;
         match name {
-            "null" => Err(Wrong::new("dev null has no packets", "use dev tun")),
             _ if name.starts_with("tap") => Err(Wrong::new(TAP, TAP_FIX)),
             // The limit of Linux: 15 characters and a zero.
             _ if name.len() > 15 || name.contains(['/', ' ']) => {

@@ -138,9 +138,10 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
     let scripts = Scripts::default();
     let (mtu, mssfix) = (link.tun_mtu.into(), mssfix(link));
     let sockets::Sockets { port, udp, tcp } = sockets;
+    let is_null = settings.device.name == config::openvpn::settings::NULL;
     let queue = (settings.device.queue != 0).then_some(settings.device.queue);
     let programs = environment::programs(&settings, link, &refusals);
-    let converted = Settings { role, port, udp, mtu, mssfix, queue, scripts, programs, tcp };
+    let converted = Settings { role, port, udp, mtu, mssfix, is_null, queue, scripts, programs, tcp };
     let programs = programs::programs(&settings);
     let OpenVpn { device, process, log, .. } = settings;
     Ok(Plan { name: device.name, settings: converted, process, log, remarks, programs })

@@ -88,6 +88,11 @@ impl ServerKey {
         Ok(Self(Zeroizing::new(key)))
     }
 
+    /// The key as a file.
+    pub fn to_file(&self) -> Zeroizing<String> {
+        pem::write(SERVER_LABEL, &self.0[..])
+    }
+
     fn parts(&self) -> (&[u8; 32], &[u8]) {
         let (cipher, hmac) = self.0.split_at(SERVER_KEY / 2);
         (cipher.first_chunk().expect("64 bytes"), &hmac[..TAG])
@@ -156,6 +161,11 @@ impl ClientKey {
         }
         Ok(Self { key: StaticKey::new(key), wrapped: wrapped.to_vec() })
     }
+
+    /// The key as a file.
+    pub fn to_file(&self) -> Zeroizing<String> {
+        pem::write(CLIENT_LABEL, &Zeroizing::new([self.key.expose(), &self.wrapped[..]].concat()))
+    }
 }
 
 #[cfg(test)]
@@ -186,6 +196,16 @@ mod tests {
                 assert!(server().unwrap(&packet[..length]).is_err(), "{length}");
             }
         }
+    }
+
+    #[test]
+    fn keys_are_written_to_files_and_read_again() {
+        let client = server().wrap(StaticKey::new(&[9; KEY]), None).expect("short");
+        let read = ClientKey::from_file(client.to_file().as_bytes()).expect("a file of ours");
+        assert_eq!((read.key.expose(), read.wrapped), (&[9; KEY], client.wrapped));
+        let file = server().to_file();
+        assert_eq!(ServerKey::from_file(file.as_bytes()).expect("a file of ours").0, server().0);
+        assert!(file.lines().all(|line| line.len() <= 64));
     }
 
     #[test]
