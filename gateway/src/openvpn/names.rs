@@ -13,6 +13,8 @@ pub struct Name {
     pub port: u16,
     /// Whether over TCP.
     pub is_tcp: bool,
+    /// The number of its connection in the file.
+    pub connection: usize,
     /// How long it may take to answer.
     pub timeout: Duration,
     /// Whether only IPv4, or only IPv6, is used.
@@ -74,6 +76,7 @@ mod tests {
             host: host.to_owned(),
             port: 1194,
             is_tcp: false,
+            connection: 0,
             timeout: Duration::ZERO,
             only_v4: Some(true),
             known: Vec::new(),

@@ -4,13 +4,15 @@
 //! free. Numbers are remembered by common name, so that the pool bounds what is remembered.
 
 use super::settings::ServerNetwork;
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tunnel::openvpn::action::SessionNumber;
 
 /// The first IPv6 address for a client, counted from that of the network: OpenVPN's.
-const FIRST_V6: u128 = 0x1000;
+pub(super) fn first_v6(network: Ipv6Net) -> u128 {
+    if network.prefix_len() < 112 { 0x1000 } else { 2 }
+}
 /// The most addresses that a pool has, as in OpenVPN.
 const MOST: u32 = 65_536;
 
@@ -66,7 +68,7 @@ impl Pool {
         let v4_size = v4_size.map(|size| u32::try_from(size).unwrap_or(u32::MAX));
         let v6_size = network.v6.map(|v6| {
             let hosts = 1u128.checked_shl(u32::from(128 - v6.prefix_len())).unwrap_or(u128::MAX);
-            u32::try_from(hosts.saturating_sub(FIRST_V6)).unwrap_or(u32::MAX)
+            u32::try_from(hosts.saturating_sub(first_v6(v6))).unwrap_or(u32::MAX)
         });
         let size = v4_size.into_iter().chain(v6_size).min().unwrap_or(0).min(MOST);
         let given = network
@@ -75,7 +77,7 @@ impl Pool {
             .flat_map(|client| client.v4.map(IpAddr::V4).into_iter().chain(client.v6.map(IpAddr::V6)));
         let reserved = given.collect();
         let v4 = v4.map(|(first, _)| Ipv4Addr::from_bits(first));
-        let v6 = network.v6.map(|v6| Ipv6Addr::from_bits(v6.network().to_bits() + FIRST_V6));
+        let v6 = network.v6.map(|v6| Ipv6Addr::from_bits(v6.network().to_bits() + first_v6(v6)));
         let mut pool = Self { v4, v6, reserved, size, ..Self::default() };
         for (name, v4, v6) in &network.leases {
             pool.remember(name, *v4, *v6);
@@ -259,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_network_without_room_has_no_addresses() {
-        for network in [network("10.8.0.0/30", Some("fd00::/120")), ServerNetwork::default()] {
+        for network in [network("10.8.0.0/30", Some("fd00::/127")), ServerNetwork::default()] {
             assert_eq!(Pool::new(&network).assign(1, "a", |_| false), Err(Exhausted));
         }
         assert!(Pool::new(&network("10.8.0.0/30", None)).assign(1, "a", |_| false).is_ok());

@@ -16,6 +16,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
+use tunnel::openvpn::client::ClientWrap;
 use tunnel::openvpn::verify::{PeerCheck, ServerTls};
 use tunnel::openvpn::{ClientConfiguration, ServerConfiguration};
 
@@ -198,8 +199,8 @@ pub struct ClientSettings {
     pub remotes: Vec<Remote>,
     /// Their names.
     pub names: Vec<Name>,
-    /// Whether the server may answer from another address (`float`).
-    pub float: bool,
+    /// What differs between the connections of the file (`<connection>`).
+    pub links: Vec<ClientLink>,
     /// What the file says about addresses, routes and name servers.
     pub own: Own,
     /// Sets name servers.
@@ -216,11 +217,22 @@ pub struct ClientSettings {
     pub authorities: Vec<Certificate>,
 }
 
+/// What a connection of a client has of its own.
+#[derive(Clone)]
+pub struct ClientLink {
+    /// The wrap of control packets.
+    pub wrap: ClientWrap,
+    /// Whether the server may answer from another address (`float`).
+    pub float: bool,
+}
+
 /// Where to connect to, in the order of the names.
 pub fn remotes(names: &[Name]) -> Vec<Remote> {
     let of = |name: &Name| {
-        let (is_tcp, timeout) = (name.is_tcp, name.timeout);
-        name.addresses().map(move |address| Remote { address, is_tcp, timeout }).collect::<Vec<_>>()
+        let Name { is_tcp, timeout, connection, .. } = *name;
+        name.addresses()
+            .map(move |address| Remote { address, is_tcp, timeout, connection })
+            .collect::<Vec<_>>()
     };
     names.iter().flat_map(of).collect()
 }
@@ -234,6 +246,8 @@ pub struct Remote {
     pub is_tcp: bool,
     /// How long it may take to answer (`connect-timeout`, `server-poll-timeout`).
     pub timeout: Duration,
+    /// The number of its connection in the file.
+    pub connection: usize,
 }
 
 impl fmt::Display for Remote {

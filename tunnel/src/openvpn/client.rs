@@ -155,6 +155,11 @@ impl Client {
         self.announcement.credentials = credentials;
     }
 
+    /// Sets the wrap of further sessions.
+    pub fn set_wrap(&mut self, wrap: ClientWrap) {
+        self.wrap = wrap;
+    }
+
     /// Begins a session with a server. An earlier one must have ended.
     pub fn connect(&mut self, now: Now, server: SocketAddr, out: &mut Outbox) {
         self.clock.set(now);

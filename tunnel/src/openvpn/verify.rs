@@ -108,25 +108,31 @@ impl From<Refusal> for Error {
     }
 }
 
-/// `verify-x509-name` about the common name.
+/// `verify-x509-name` about the common name, or the whole subject.
 #[derive(Clone, Debug)]
 pub enum NameCheck {
     /// It is this.
     Exactly(String),
     /// It begins with this.
     Prefix(String),
+    /// The subject is this, as OpenVPN writes it: `C=DE, O=Example, CN=vpn`.
+    Subject(String),
 }
 
 impl NameCheck {
-    fn check(&self, found: &str) -> Result<(), Refusal> {
-        let (matches, required) = match self {
-            Self::Exactly(name) => (found == name, name),
-            Self::Prefix(prefix) => (found.starts_with(prefix.as_str()), prefix),
+    fn check(&self, certificate: &Certificate) -> Result<(), Refusal> {
+        let subject = certificate.subject();
+        let name = || subject.common_name().unwrap_or_default().to_owned();
+        let (found, required) = match self {
+            Self::Exactly(required) | Self::Prefix(required) => (name(), required),
+            // OpenVPN escapes nothing.
+            Self::Subject(required) => (subject.to_string().replace('\\', ""), required),
         };
-        if matches {
-            return Ok(());
-        }
-        Err(Refusal::Name { found: found.to_owned(), required: required.clone() })
+        let matches = match self {
+            Self::Exactly(_) | Self::Subject(_) => found == *required,
+            Self::Prefix(prefix) => found.starts_with(prefix.as_str()),
+        };
+        if matches { Ok(()) } else { Err(Refusal::Name { found, required: required.clone() }) }
     }
 }
 
@@ -190,7 +196,7 @@ impl PeerCheck {
         self.requires_key_usage = true;
     }
 
-    /// Requires a common name (`verify-x509-name`).
+    /// Requires a name (`verify-x509-name`).
     pub fn require_name(&mut self, name: NameCheck) {
         self.name = Some(name);
     }
@@ -233,7 +239,7 @@ impl PeerCheck {
             return Err(Refusal::KeyUsage("is missing, and remote-cert-tls requires one"));
         }
         if let Some(name) = &self.name {
-            name.check(certificate.subject().common_name().unwrap_or_default())?;
+            name.check(&certificate)?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::server::variables::{about_peer, authenticated, chain};
 use crate::openvpn::login::{Login, Next};
 use crate::openvpn::options::Own;
 use crate::openvpn::scripts::Environment;
-use crate::openvpn::settings::{ClientSettings, Remote};
+use crate::openvpn::settings::{ClientLink, ClientSettings, Remote};
 use crate::openvpn::tcp::Tcp;
 use crypto::pki::Certificate;
 use crypto::{Engine, Random};
@@ -25,8 +25,9 @@ const QUICK: u32 = 5;
 /// A client, and where it connects to.
 pub(super) struct ClientSide {
     pub(super) core: Client,
-    /// See [`ClientSettings::float`].
+    /// See [`ClientLink::float`]; of the present server.
     pub(super) float: bool,
+    links: Vec<ClientLink>,
     /// What the file says about addresses and routes.
     pub(super) own: Arc<Own>,
     remotes: Vec<Remote>,
@@ -112,7 +113,7 @@ impl ClientSide {
         let ClientSettings {
             core,
             mut remotes,
-            float,
+            links,
             own,
             is_random,
             retry,
@@ -133,7 +134,8 @@ impl ClientSide {
         let (login, is_asking, retry_at) = (Login::new(login), false, None);
         Self {
             core,
-            float,
+            float: false,
+            links,
             own,
             remotes,
             tcp,
@@ -187,7 +189,11 @@ impl ClientSide {
     }
 
     fn connect_to(&mut self, now: Now, remote: Remote, out: &mut Outbox) {
-        let Remote { address, is_tcp, timeout } = remote;
+        let Remote { address, is_tcp, timeout, connection } = remote;
+        if let Some(ClientLink { wrap, float }) = self.links.get(connection) {
+            self.core.set_wrap(wrap.clone());
+            self.float = *float;
+        }
         if let Some(tcp) = self.tcp.as_ref().filter(|_| is_tcp)
             && let Err(error) = tcp.connect(address)
         {

@@ -3,7 +3,7 @@
 use super::{Refusals, Sources, ciphers, fallback, keepalive, keys, routing, timing};
 use crate::openvpn::login::{LoginSettings, Question};
 use crate::openvpn::names::Name;
-use crate::openvpn::settings::{ClientSettings, remotes};
+use crate::openvpn::settings::{ClientLink, ClientSettings, remotes};
 use config::openvpn::OpenVpn;
 use config::openvpn::settings::{Compression, Connection, Family, Login, Retry, Transport};
 use std::time::Duration;
@@ -23,17 +23,17 @@ pub(super) fn client(
 ) -> Option<ClientSettings> {
     let names = names(settings, sources, refusals);
     let remotes = remotes(&names);
-    if settings.connections.iter().any(|it| !keys::is_same(it.wrapping.as_ref(), link.wrapping.as_ref())) {
-        let name = ["tls-crypt-v2", "tls-crypt", "tls-auth"].into_iter().find(|name| refusals.has(name));
-        let fix = "write the key once, outside of the blocks";
-        refusals.refuse(name.unwrap_or("remote"), "keys of blocks <connection>", fix);
-    }
     let check = keys::check(settings, Role::Server, refusals);
     let login = login(settings, refusals);
     // A server may be content with user name and password.
     let has_identity = settings.tls.certificate.is_some() || settings.tls.key.is_some();
     let identity = if has_identity { keys::identity(settings, refusals).map(Some) } else { Some(None) };
-    let wrap = keys::client_wrap(settings, link, refusals);
+    let mut links = Vec::new();
+    for it in &settings.connections {
+        let wrap = keys::client_wrap(settings, it, refusals)?;
+        links.push(ClientLink { wrap, float: it.float });
+    }
+    let wrap = links.first().map(|link| link.wrap.clone());
     let tls = match verify::client_config_of(&keys::offer(settings), identity?, check?) {
         Ok(tls) => tls,
         Err(error) => {
@@ -48,7 +48,9 @@ pub(super) fn client(
     let mut own = routing::own(settings, link, sources, refusals);
     // As in OpenVPN 2.7: `up` is there for dhcp-option.
     own.dns.is_left = settings.scripts.up.is_some() && !settings.dns.is_forced;
-    let (first, slowest) = link.retry_seconds;
+    // The slowest of all connections.
+    let of = settings.connections.iter().map(|it| it.retry_seconds);
+    let (first, slowest) = of.max().unwrap_or(link.retry_seconds);
     let retry = (Duration::from_secs(first.into()), Duration::from_secs(slowest.into()));
     let max_rounds = match settings.connecting.attempts {
         Retry::Infinite => None,
@@ -73,7 +75,7 @@ pub(super) fn client(
         core,
         remotes,
         names,
-        float: link.float,
+        links,
         own,
         name_servers: None,
         is_random,
@@ -137,7 +139,7 @@ fn login(settings: &OpenVpn, refusals: &mut Refusals) -> LoginSettings {
 /// the next server is tried, which happens at once here.
 fn names(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -> Vec<Name> {
     let mut names = Vec::new();
-    for it in &settings.connections {
+    for (connection, it) in settings.connections.iter().enumerate() {
         let Some(host) = it.remote.clone() else { continue };
         let only_v4 = match it.protocol.family {
             Family::Any => None,
@@ -145,7 +147,8 @@ fn names(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -> 
         };
         let is_tcp = it.protocol.transport != Transport::Udp;
         let timeout = Duration::from_secs(it.timeout_seconds.into());
-        let mut name = Name { host, port: it.remote_port, is_tcp, timeout, only_v4, known: Vec::new() };
+        let mut name =
+            Name { host, port: it.remote_port, is_tcp, connection, timeout, only_v4, known: Vec::new() };
         if let Err(error) = name.look_up(|host| (sources.resolve)(host))
             && !name.is_host_name()
         {

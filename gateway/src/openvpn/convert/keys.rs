@@ -103,21 +103,6 @@ fn shared(settings: &OpenVpn, link: &Connection, role: Role, refusals: &mut Refu
     })
 }
 
-/// Whether two connections have the same keys.
-pub(super) fn is_same(one: Option<&Wrapping>, other: Option<&Wrapping>) -> bool {
-    match (one, other) {
-        (None, None) => true,
-        (Some(Wrapping::Auth(one, a)), Some(Wrapping::Auth(other, b))) => {
-            a == b && one.bytes() == other.bytes()
-        }
-        (Some(Wrapping::Crypt(one)), Some(Wrapping::Crypt(other)))
-        | (Some(Wrapping::CryptV2 { key: one, .. }), Some(Wrapping::CryptV2 { key: other, .. })) => {
-            one.bytes() == other.bytes()
-        }
-        _ => false,
-    }
-}
-
 /// Which certificates of the peer are accepted.
 pub(super) fn check(settings: &OpenVpn, peer: Role, refusals: &mut Refusals) -> Option<PeerCheck> {
     let list = match &settings.tls.revocation {
@@ -170,11 +155,7 @@ pub(super) fn check_with(
         check.require_name(match name.by {
             NameMatch::Name => NameCheck::Exactly(name.name.clone()),
             NameMatch::Prefix => NameCheck::Prefix(name.name.clone()),
-            NameMatch::Subject => {
-                let fix = "write verify-x509-name COMMON-NAME name";
-                refusals.refuse("verify-x509-name", "the whole subject", fix);
-                return None;
-            }
+            NameMatch::Subject => NameCheck::Subject(name.name.clone()),
         });
     }
     tls.peer_fingerprints.iter().for_each(|fingerprint| check.add_fingerprint(*fingerprint));

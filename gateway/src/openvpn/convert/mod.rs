@@ -136,7 +136,9 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
     };
     remark(&settings, &refusals, &mut remarks);
     let scripts = Scripts::default();
-    let (mtu, mssfix) = (link.tun_mtu.into(), mssfix(link));
+    // The smallest of all connections fits each of them.
+    let mssfix = settings.connections.iter().filter_map(mssfix).min();
+    let mtu = link.tun_mtu.into();
     let sockets::Sockets { port, udp, tcp } = sockets;
     let is_null = settings.device.name == config::openvpn::settings::NULL;
     let queue = (settings.device.queue != 0).then_some(settings.device.queue);

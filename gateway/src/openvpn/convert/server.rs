@@ -1,6 +1,7 @@
 //! The settings of a server.
 
 use super::{Refusals, Sources, access, ciphers, fallback, keys, routes, seconds, timing};
+use crate::openvpn::pool::first_v6;
 use crate::openvpn::settings::{Renew, Renewed, ServerNetwork, ServerSettings};
 use config::openvpn::OpenVpn;
 use config::openvpn::settings::{Addresses, CertificateOf, Compression, Connection, Revocation, Server};
@@ -15,8 +16,6 @@ use tunnel::openvpn::peer_info::OURS;
 use tunnel::openvpn::verify::{self, Identity, PeerCheck};
 use tunnel::openvpn::wrap::Role;
 
-/// The distance of the first IPv6 address for clients from the address of its network.
-const FIRST_V6: u128 = 0x1000;
 /// Lines of `ifconfig-pool-persist` that are read: a pool has no more addresses.
 const MOST_LEASES: usize = 65_536;
 
@@ -165,11 +164,11 @@ fn pool(network: Option<Ipv4Net>, own: &Server, refusals: &mut Refusals) -> Opti
 fn network_v6(settings: &OpenVpn, own: &Server, refusals: &mut Refusals) -> Option<Ipv6Net> {
     let address = settings.device.ipv6?.local;
     let at = |distance: u128| Ipv6Addr::from_bits(address.network().to_bits() | distance);
-    let is_whole = own.pool6.is_some_and(|pool| pool.first.addr() == at(FIRST_V6));
+    let is_whole = own.pool6.is_some_and(|pool| pool.first.addr() == at(first_v6(address)));
     if address.addr() != at(1) || !is_whole {
         let name = if refusals.has("ifconfig-ipv6-pool") { "ifconfig-ipv6-pool" } else { "server-ipv6" };
-        let fix = "write server-ipv6 NETWORK/LENGTH with a length from 64 to 111";
-        refusals.refuse(name, "a pool of a part of the network, or a small network", fix);
+        let fix = "write server-ipv6 NETWORK/LENGTH";
+        refusals.refuse(name, "a pool of a part of the network", fix);
     }
     Some(address.trunc())
 }

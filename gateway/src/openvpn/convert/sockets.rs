@@ -95,7 +95,10 @@ fn clients(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -
     for is_tcp in [false, true] {
         let is = |it: &&Connection| (it.protocol.transport != Transport::Udp) == is_tcp;
         let Some(first) = settings.connections.iter().find(is) else { continue };
-        let port = first.local_port.filter(|_| first.bind).unwrap_or(0);
+        let port_of = |it: &Connection| it.local_port.filter(|_| it.bind).unwrap_or(0);
+        let is_one = settings.connections.iter().filter(is).all(|it| port_of(it) == port_of(first));
+        // Any port, where blocks differ: OpenVPN binds one only by default.
+        let port = if is_one { port_of(first) } else { 0 };
         let ips = match &first.local {
             Some(host) => resolve(host, sources, refusals),
             // A TCP connection without an address or a port of its own is not bound.
@@ -111,11 +114,11 @@ fn clients(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -
 fn same(settings: &OpenVpn, refusals: &mut Refusals) {
     for is_tcp in [false, true] {
         let is = |it: &&Connection| (it.protocol.transport != Transport::Udp) == is_tcp;
-        let mut of = settings.connections.iter().filter(is).map(|it| (it.bind, it.local_port, &it.local));
+        let mut of = settings.connections.iter().filter(is).map(|it| &it.local);
         let first = of.next();
         if of.any(|other| Some(other) != first) {
-            let fix = "write local, nobind and lport once, outside of the blocks";
-            refusals.refuse("remote", "blocks <connection> with ports of their own", fix);
+            let fix = "write local once, outside of the blocks";
+            refusals.refuse("local", "different addresses in blocks <connection>", fix);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Files of OpenVPN: those of the examples, and lines that are refused.
 
+mod howtos;
+
 use super::*;
 use crate::openvpn::scripts::Hook;
 use crate::openvpn::settings::{ClientSettings, PasswordWay, Remote, ServerSettings};
@@ -100,10 +102,16 @@ fn the_examples_are_served() {
     assert_eq!(server.core.ciphers.len(), 3);
     assert_eq!(served(CLIENT, &[]).port, 0);
     let remotes = client(CLIENT).remotes;
-    let known = ["198.51.100.1:1194", "203.0.113.1:1194"].map(|it| it.parse().expect("literal"));
+    let known: [std::net::SocketAddr; 2] =
+        ["198.51.100.1:1194", "203.0.113.1:1194"].map(|it| it.parse().expect("literal"));
     assert_eq!(
         remotes,
-        known.map(|address| Remote { address, is_tcp: false, timeout: Duration::from_secs(120) })
+        [0, 1].map(|connection| Remote {
+            address: known[connection],
+            is_tcp: false,
+            timeout: Duration::from_secs(120),
+            connection
+        })
     );
 }
 
@@ -287,7 +295,6 @@ fn what_is_not_served_yet_is_refused_with_its_line() {
         "explicit-exit-notify 2",
         "dhcp-option DNS 192.0.2.1",
         "remote-cert-tls server",
-        "verify-x509-name C=DE subject",
     ];
     for line in server {
         // The last line is refused.
@@ -318,9 +325,13 @@ fn a_part_of_a_network_is_a_pool() {
     assert_eq!(server(&part, &[]).network.pool, Some(([10, 8, 0, 10].into(), [10, 8, 0, 20].into())));
     let told = plan(&part.replace("10.8.0.20", "10.8.1.20"), &[]).err().unwrap_or_default().concat();
     assert!(told.contains("ifconfig-pool: it is not a part of 10.8.0.0/24"), "{told}");
-    let small = SERVER.replace("fd00:8::/64", "fd00:8::/112");
-    let told = plan(&small, &[]).err().unwrap_or_default().concat();
-    assert!(told.contains("server-ipv6: not served yet"), "{told}");
+    let small = server(&SERVER.replace("fd00:8::/64", "fd00:8::/112"), &[]).network;
+    let mut pool = crate::openvpn::pool::Pool::new(&small);
+    let lease = pool.assign(1, "anna", |_| false).expect("free");
+    assert_eq!(lease.v6, "fd00:8::2".parse().ok());
+    let part = format!("{SERVER}ifconfig-ipv6-pool fd00:8::77/64\n");
+    let told = plan(&part, &[]).err().unwrap_or_default().concat();
+    assert!(told.contains("ifconfig-ipv6-pool: not served yet"), "{told}");
 }
 
 #[test]

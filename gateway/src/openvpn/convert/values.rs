@@ -42,12 +42,12 @@ fn connections(settings: &OpenVpn, refusals: &mut Refusals) {
             refusals.refuse("mssfix", "fixed", "write mssfix BYTES mtu: packets outside have so many bytes");
         }
     }
-    let of = |it: &Connection| (it.tun_mtu, it.mssfix, it.float, it.retry_seconds);
+    let of = |it: &Connection| it.tun_mtu;
     let mut values = settings.connections.iter().map(of);
     let first = values.next();
     if values.any(|other| Some(other) != first) {
-        let fix = "write tun-mtu, mssfix and float once, outside of the blocks";
-        refusals.refuse("remote", "blocks <connection> with settings of their own", fix);
+        let fix = "write tun-mtu once, outside of the blocks";
+        refusals.refuse("tun-mtu", "different values in blocks <connection>", fix);
     }
 }
 

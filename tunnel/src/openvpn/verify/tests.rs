@@ -27,6 +27,7 @@ fn issue_with(
 ) -> CertificateDer<'static> {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "berlin-1");
+    params.distinguished_name.push(DnType::OrganizationName, "Example, Inc.");
     params.extended_key_usages = purpose.into_iter().collect();
     params.key_usages = usages.to_vec();
     let key = KeyPair::generate().expect("works");
@@ -92,6 +93,8 @@ fn names_are_compared_whole_or_by_prefix() {
         (NameCheck::Exactly("berlin".into()), false),
         (NameCheck::Prefix("berlin-".into()), true),
         (NameCheck::Prefix("paris-".into()), false),
+        (NameCheck::Subject("CN=berlin-1, O=Example, Inc.".into()), true),
+        (NameCheck::Subject("CN=berlin-1".into()), false),
     ] {
         let mut check = server_check(&authority);
         check.require_name(name.clone());
