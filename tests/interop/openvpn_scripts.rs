@@ -154,3 +154,29 @@ fn programs_do_the_whole_job_and_a_failing_up_ends_a_client() {
     assert_eq!(ends.status(), Some(1), "{}", ends.logs());
     assert!(ends.log(CLIENT_END).contains("up: exit status 1\n  fix: "), "{}", ends.logs());
 }
+
+#[test]
+fn a_client_ends_when_it_is_idle_when_its_server_is_gone_and_when_a_handshake_fails() {
+    let Some(mut ends) = Client::sites(Program::Stock) else { return };
+    ends.start(Program::Stock, SERVER_END, "push \"inactive 6\"\n");
+    ends.start(Program::Ours, CLIENT_END, "");
+    // Pings of both ends do not count.
+    assert_eq!(ends.status(), Some(0), "{}", ends.logs());
+    assert!(ends.log(CLIENT_END).contains("ends: inactive"), "{}", ends.logs());
+    ends.start(
+        Program::Ours,
+        CLIENT_END,
+        "ping-exit 4\npull-filter ignore ping-restart\npull-filter ignore inactive\n",
+    );
+    ends.wait("it connects", |it| it.reaches("10.9.0.1"));
+    ends.kill(SERVER_END, Signal::KILL);
+    assert_eq!(ends.status(), Some(0), "{}", ends.logs());
+    assert!(ends.log(CLIENT_END).contains("ends: ping-exit"), "{}", ends.logs());
+    ends.start(Program::Ours, CLIENT_END, "tls-exit\nhand-window 2\n");
+    assert_eq!(ends.status(), Some(0), "{}", ends.logs());
+    assert!(ends.log(CLIENT_END).contains("ends: tls-error"), "{}", ends.logs());
+    let ended = |it: &Client, reason| it.log(SERVER_END).matches(reason).count();
+    ends.start(Program::Ours, SERVER_END, "session-timeout 3\n");
+    ends.start(Program::Stock, CLIENT_END, "");
+    ends.wait("it ends twice", |it| ended(it, "session-timeout ends the session with client client") >= 2);
+}

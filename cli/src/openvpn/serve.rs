@@ -15,7 +15,7 @@ use gateway::ipsec;
 use gateway::openvpn::convert::Plan;
 use gateway::openvpn::dns::NameServers;
 use gateway::openvpn::login::LoginSettings;
-use gateway::openvpn::runner::{Current, Runner};
+use gateway::openvpn::runner::{Current, RunError, Runner};
 use gateway::openvpn::scripts::{Programs, Scripts};
 use gateway::openvpn::settings::{Role, Settings};
 use gateway::openvpn::status::Format;
@@ -177,8 +177,14 @@ impl Served {
         loop {
             let asked = tokio::select! {
                 ended = runner.run() => {
-                    ended?;
-                    return Ok(Ended::Over("error"));
+                    return match ended {
+                        Ok(()) => Ok(Ended::Over("error")),
+                        Err(error @ RunError::Over(_, signal)) => {
+                            tracing::info!("{error}");
+                            Ok(Ended::Over(signal))
+                        }
+                        Err(error) => Err(error.into()),
+                    };
                 }
                 () = tick(interval.as_mut()) => {
                     if let Some(file) = &mut self.status {

@@ -50,6 +50,9 @@ pub fn accept(
         let (endpoint, ds_field, transport) = (sa_batch.endpoint, sa_batch.ds_field, session.transport);
         let outer = Outer { endpoint, ds_field, transport };
         let with_data = sa.protection.strip(batch, &mut sa_batch.packets, &outer, drops);
+        if with_data {
+            peer.state.count_data(bytes);
+        }
         tell(sa_batch, now, with_data, datapath_events);
     }
 }

@@ -44,6 +44,9 @@ pub fn outbound(
         let sizes = batch.live(sa_batch.packets.clone()).map(|index| batch.packet(index).len());
         let (packets, bytes) = sizes.fold((0, 0), |(packets, bytes), size| (packets + 1, bytes + size));
         peer.sent.count(packets, bytes);
+        if sa_batch.is_data {
+            peer.state.count_data(bytes);
+        }
         if packets < sa_batch.packets.len() {
             peer.unsent.fetch_add((sa_batch.packets.len() - packets) as u64, Ordering::Relaxed);
         }

@@ -34,8 +34,8 @@ pub fn read(name: &str, text: &str) -> Result<ClientOverride, String> {
     })?;
     let ClientFile { address, address6, routes, push, reset, remove, is_disabled, username, session_seconds } =
         file;
-    if username.is_some() || session_seconds.is_some() {
-        return Err(format!("{name}: override-username and session-timeout are not served here yet"));
+    if username.is_some() {
+        return Err(format!("{name}: override-username is not served here yet"));
     }
     Ok(ClientOverride {
         v4: address.map(|(address, _)| address),
@@ -46,6 +46,7 @@ pub fn read(name: &str, text: &str) -> Result<ClientOverride, String> {
         reset,
         remove,
         is_disabled,
+        session_seconds,
     })
 }
 
@@ -65,6 +66,7 @@ impl ClientOverride {
         self.reset |= later.reset;
         self.remove.extend(later.remove);
         self.is_disabled |= later.is_disabled;
+        self.session_seconds = later.session_seconds.or(self.session_seconds);
     }
 }
 

@@ -12,12 +12,14 @@ mod actions;
 mod client;
 mod connections;
 mod history;
+mod limits;
 mod lines;
 mod messages;
 mod server;
 mod show;
 mod side;
 
+use super::limits::{Limits, Watch};
 use super::scripts::Hook;
 use super::settings::{Role, Settings};
 use super::tcp::Tcp;
@@ -127,6 +129,9 @@ pub struct ControlThread<T> {
     is_running: bool,
     /// Whether a server waits for its programs, and the state of its interface then.
     held: Option<(bool, usize)>,
+    /// When to look at [`limits`].
+    look_at: Option<Time>,
+    limits: Limits,
     /// When to try to bind again.
     rebind: Option<Time>,
     /// See [`Settings::mssfix`].
@@ -149,6 +154,7 @@ struct Entry {
     activity: Arc<Activity>,
     /// The prefixes that lead to it.
     prefixes: Vec<IpNet>,
+    watch: Watch,
     /// The last endpoint that the protocol has accepted.
     endpoint: Endpoint,
 }
@@ -196,6 +202,8 @@ impl<T: Transmit> ControlThread<T> {
             budget: Budget::default(),
             is_running: false,
             held,
+            look_at: None,
+            limits: settings.limits,
             rebind: None,
             fitting: settings.mssfix.map(usize::from),
             name,
@@ -239,7 +247,7 @@ impl<T: Transmit> ControlThread<T> {
 
     /// Waits for work; may return without any.
     fn wait(&self) {
-        let next = [self.side.next_timeout(), self.rebind].into_iter().flatten().min();
+        let next = [self.side.next_timeout(), self.rebind, self.look_at].into_iter().flatten().min();
         let mut select = Select::new();
         select.recv(&self.inbox.commands);
         select.recv(&self.inbox.datapath_events);
@@ -405,6 +413,9 @@ impl<T: Transmit> ControlThread<T> {
         let now = self.shared.clock.now();
         if self.side.next_timeout().is_some_and(|at| at <= now.monotonic) {
             self.call(now, |side, out| side.handle_timeout(now, out));
+        }
+        if self.look_at.is_some_and(|at| at <= now.monotonic) {
+            self.look_at_limits(now);
         }
         if self.rebind.is_some_and(|at| at <= now.monotonic) {
             self.start(now);

@@ -21,6 +21,7 @@ mod explain;
 pub mod interface;
 pub mod key_files;
 pub mod lifecycle;
+pub mod limits;
 pub mod login;
 pub mod model;
 pub mod names;

@@ -51,6 +51,9 @@ pub enum RunError {
     /// A program without which the interface cannot be used has failed.
     #[error("interface {0}: {1}")]
     Program(String, Failed),
+    /// A limit ends it, or a failure after which it is not to try again: the reason in OpenVPN's words.
+    #[error("interface {0} ends: {1}")]
+    Over(String, &'static str),
     /// The user did not answer.
     #[error("{0}")]
     Unanswered(String),
@@ -272,6 +275,7 @@ impl Runner {
                 self.lifecycle.configure(network);
                 self.proceed()
             }
+            Report::Over(signal) => Err(RunError::Over(self.interface.name().to_owned(), signal)),
             Report::Disconnected(signal) => {
                 self.lifecycle.disconnected(signal);
                 self.proceed()

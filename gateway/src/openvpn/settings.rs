@@ -2,6 +2,7 @@
 
 use super::dns::NameServers;
 use super::lifecycle::InterfacePrograms;
+use super::limits::Limits;
 use super::login::LoginSettings;
 use super::names::Name;
 use super::options::Own;
@@ -45,6 +46,8 @@ pub struct Settings {
     pub scripts: Scripts,
     /// Those about the interface.
     pub programs: InterfacePrograms,
+    /// How long sessions last.
+    pub limits: Limits,
     /// TCP, if it is used.
     pub tcp: Option<TcpSettings>,
 }
@@ -189,6 +192,8 @@ pub struct ClientOverride {
     pub remove: Vec<String>,
     /// Whether it is refused.
     pub is_disabled: bool,
+    /// Its session ends after this time (`session-timeout`).
+    pub session_seconds: Option<u32>,
 }
 
 /// A client.
@@ -211,6 +216,8 @@ pub struct ClientSettings {
     pub retry: (Duration, Duration),
     /// How often each server is tried (`connect-retry-max`).
     pub max_rounds: Option<u32>,
+    /// Whether the program ends when a handshake fails (`tls-exit`).
+    pub ends_on_failure: bool,
     /// User name and password.
     pub login: LoginSettings,
     /// The authorities, whose certificates programs are told about.

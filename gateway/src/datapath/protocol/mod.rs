@@ -175,6 +175,14 @@ impl PeerState {
         }
     }
 
+    /// Counts bytes of packets other than pings, if the protocol asks for it.
+    #[inline]
+    pub(super) fn count_data(&self, bytes: usize) {
+        if let Self::OpenVpn(link) = self {
+            link.count_data(bytes);
+        }
+    }
+
     /// Notes that authentic packets were received; returns whether the timers of the protocol must be told.
     #[inline]
     pub(super) fn note_received(&self, now: Time, with_data: bool) -> bool {

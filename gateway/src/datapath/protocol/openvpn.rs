@@ -1,11 +1,12 @@
 //! OpenVPN: the first word of a data packet names the SA, peers are found by prefix, and a client may move.
 
 use super::{PacketType, Room, Wire};
+use crossbeam_utils::CachePadded;
 use packet::header::ip::{Ipv4Header, Ipv6Header, MAXIMUM};
 use packet::header::udp::UdpHeader;
 use packet::{DropReason, Endpoint};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tunnel::openvpn::activity::Activity;
 use tunnel::openvpn::data::Header;
 use tunnel::openvpn::limits::LONGEST_PACKET;
@@ -70,18 +71,38 @@ pub struct Link {
     pub(super) is_stream: bool,
     /// Whether the endpoint has changed, and the control thread has not asked where it is.
     moved: AtomicBool,
+    /// Bytes outside of packets other than pings, if they are counted (`inactive`).
+    data: Option<CachePadded<AtomicU64>>,
 }
 
 impl Link {
     /// A peer that has not moved.
     pub fn new(activity: Arc<Activity>, follows: bool, fitting: Option<usize>) -> Self {
-        Self { activity, follows, fitting, is_stream: false, moved: AtomicBool::new(false) }
+        Self { activity, follows, fitting, is_stream: false, moved: AtomicBool::new(false), data: None }
     }
 
     /// The same peer on a TCP connection, which it does not leave.
     #[must_use]
     pub fn on_connection(self) -> Self {
         Self { follows: false, is_stream: true, ..self }
+    }
+
+    /// The same peer, whose bytes of data are counted.
+    #[must_use]
+    pub fn with_count(self) -> Self {
+        Self { data: Some(CachePadded::default()), ..self }
+    }
+
+    /// Bytes outside of packets other than pings so far; 0 if they are not counted.
+    pub fn data_bytes(&self) -> u64 {
+        self.data.as_ref().map_or(0, |data| data.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(super) fn count_data(&self, bytes: usize) {
+        if let Some(data) = &self.data {
+            data.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
     }
 
     /// Notes that the endpoint has changed; returns whether the control thread must be told.

@@ -3,6 +3,7 @@
 use super::{ControlThread, Entry, Report, Side, peer_id};
 use crate::datapath::protocol::{Link, PeerState};
 use crate::datapath::tables::{Order, Peer, Session};
+use crate::openvpn::limits::Watch;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use packet::Endpoint;
 use port::Transmit;
@@ -105,6 +106,7 @@ impl<T: Transmit> ControlThread<T> {
     fn configured(&mut self, pushed: &[String]) {
         let Side::Client(client) = &mut self.side else { return };
         client.take_token(pushed.iter().map(String::as_str));
+        client.limits = self.limits.replaced_by(pushed.iter().map(String::as_str));
         let network = client.own.network(pushed);
         for warning in &network.warnings {
             tracing::warn!("interface {}: {warning}", self.name);
@@ -121,17 +123,23 @@ impl<T: Transmit> ControlThread<T> {
         cipher: DataCipher,
         activity: &Arc<Activity>,
     ) {
-        let (prefixes, follows, whose) = match &self.side {
-            Side::Server(server) => (server.prefixes(session), true, server.name_of(session)),
+        let (prefixes, follows, whose, limits) = match &self.side {
+            Side::Server(server) => {
+                let limits = server.limits(session, self.limits);
+                (server.prefixes(session), true, server.name_of(session), limits)
+            }
             Side::Client(client) => {
                 let all = vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())];
-                (all, client.float, client.server())
+                (all, client.float, client.server(), client.limits)
             }
         };
         tracing::info!("interface {}: connected with {whose}, {cipher}", self.name);
         let mut link = Link::new(Arc::clone(activity), follows, self.fitting);
         if self.tcp.as_ref().is_some_and(|tcp| tcp.connected(endpoint.remote)) {
             link = link.on_connection();
+        }
+        if limits.inactive.is_some() {
+            link = link.with_count();
         }
         let state = PeerState::OpenVpn(link);
         let peer = Arc::new(Peer::new(peer_id(session), state, self.budget.clone()));
@@ -148,10 +156,12 @@ impl<T: Transmit> ControlThread<T> {
             client_id: self.connected,
             activity: Arc::clone(activity),
             prefixes,
+            watch: Watch::new(now.monotonic, limits),
             endpoint,
         };
         self.connected += 1;
         self.sessions.insert(session, entry);
+        self.look_at = self.look_at.or_else(|| self.next_look(now.monotonic));
         if let Side::Client(client) = &mut self.side {
             client.connected();
         }

@@ -2,6 +2,7 @@
 
 use super::Report;
 use super::server::variables::{about_peer, authenticated, chain};
+use crate::openvpn::limits::Limits;
 use crate::openvpn::login::{Login, Next};
 use crate::openvpn::options::Own;
 use crate::openvpn::scripts::Environment;
@@ -41,6 +42,10 @@ pub(super) struct ClientSide {
     login: Login,
     /// Whether an attempt waits for the answer of the user.
     is_asking: bool,
+    /// Those of the session that is up, or that comes up.
+    pub(super) limits: Limits,
+    /// See [`ClientSettings::ends_on_failure`].
+    ends_on_failure: bool,
     /// See [`ClientSettings::authorities`].
     authorities: Vec<Certificate>,
     reports: mpsc::UnboundedSender<Report>,
@@ -120,6 +125,7 @@ impl ClientSide {
             max_rounds,
             login,
             authorities,
+            ends_on_failure,
             names: _,
             name_servers: _,
         } = settings;
@@ -146,9 +152,16 @@ impl ClientSide {
             answers_until: None,
             login,
             is_asking,
+            limits: Limits::default(),
+            ends_on_failure,
             authorities,
             reports,
         }
+    }
+
+    /// The program is to end, for this reason.
+    pub(super) fn is_over(&mut self, signal: &'static str) {
+        self.report(Report::Over(signal));
     }
 
     /// Variables about a server that has proved who it is.
@@ -264,6 +277,10 @@ impl ClientSide {
         self.answers_until = None;
         if was_connected {
             self.report(Report::Disconnected(signal(cause)));
+        }
+        let is_failure = matches!(cause, Cause::Key(_) | Cause::HandshakeTimeout);
+        if matches!(cause, Cause::PingExit(_)) || is_failure && self.ends_on_failure {
+            return self.report(Report::Over(signal(cause)));
         }
         let Cause::Refused(reason) = cause else {
             self.login.ended();

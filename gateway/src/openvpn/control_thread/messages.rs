@@ -80,6 +80,8 @@ pub enum Report {
     },
     /// A session that was up has ended; OpenVPN's name of the reason.
     Disconnected(&'static str),
+    /// A client is to end, for this reason in OpenVPN's words.
+    Over(&'static str),
     /// A server has given us this network.
     Configured(Box<Network>),
     /// An attempt has failed or a session has ended: the names of servers may have other addresses.

@@ -16,6 +16,7 @@ mod told;
 pub(super) mod variables;
 
 use super::{Command, Report};
+use crate::openvpn::limits::Limits;
 use crate::openvpn::pool::{Lease, Pool};
 use crate::openvpn::scripts::{Environment, Hook, Request as Run, Scripts};
 use crate::openvpn::settings::{Access, ServerNetwork, ServerSettings};
@@ -81,6 +82,8 @@ struct Admitted {
     /// The prefixes that `learn-address` has accepted.
     learned: Vec<IpNet>,
     token: Option<TokenOf>,
+    /// See [`crate::openvpn::settings::ClientOverride::session_seconds`].
+    session_seconds: Option<u32>,
 }
 
 impl ServerSide {
@@ -137,6 +140,16 @@ impl ServerSide {
     pub(super) fn sessions_of(&self, name: &str) -> Vec<SessionNumber> {
         let named = self.admitted.iter().filter(|(_, admitted)| admitted.name == name);
         named.map(|(session, _)| *session).collect()
+    }
+
+    /// How long the session of a client lasts. `usual`: what the file of the server says.
+    pub(super) fn limits(&self, session: SessionNumber, usual: Limits) -> Limits {
+        let own = self.admitted.get(&session).and_then(|admitted| admitted.session_seconds);
+        match own {
+            Some(0) => Limits { session: None, ..usual },
+            Some(seconds) => Limits { session: Some(Duration::from_secs(seconds.into())), ..usual },
+            None => usual,
+        }
     }
 
     /// What leads to a client.

@@ -81,6 +81,7 @@ pub(super) fn client(
         is_random,
         retry,
         max_rounds,
+        ends_on_failure: settings.tls.exit_on_failure,
         login,
         authorities: authorities.unwrap_or_default(),
     })

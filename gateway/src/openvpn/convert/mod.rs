@@ -18,6 +18,7 @@ mod sockets;
 pub(super) mod tests;
 mod values;
 
+use super::limits::Limits;
 use super::scripts::{Programs, Scripts};
 use super::settings::{DEFAULT_MSSFIX, DEFAULT_MTU, Role as SettingsRole, Settings};
 use config::import::Files;
@@ -143,7 +144,12 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
     let is_null = settings.device.name == config::openvpn::settings::NULL;
     let queue = (settings.device.queue != 0).then_some(settings.device.queue);
     let programs = environment::programs(&settings, link, &refusals);
-    let converted = Settings { role, port, udp, mtu, mssfix, is_null, queue, scripts, programs, tcp };
+    let timers = &settings.timers;
+    let limits = Limits {
+        inactive: timers.inactive.map(|(time, bytes)| (Duration::from_secs(time.into()), bytes)),
+        session: seconds(timers.session_seconds),
+    };
+    let converted = Settings { role, port, udp, mtu, mssfix, is_null, queue, scripts, programs, limits, tcp };
     let programs = programs::programs(&settings);
     let OpenVpn { device, process, log, .. } = settings;
     Ok(Plan { name: device.name, settings: converted, process, log, remarks, programs })

@@ -27,8 +27,6 @@ pub(super) const NOT_SERVED: &[Row] = &[
     ("remote-cert-ku", "write remote-cert-tls server on a client, remote-cert-tls client on a server"),
     ("x509-username-field", "delete the line: the common name is the name of a client"),
     ("x509-track", SCRIPT),
-    ("tls-exit", DELETE),
-    ("single-session", DELETE),
     ("max-packet-size", "delete the line, and write mssfix BYTES mtu"),
     // Data.
     ("force-tls-key-material-export", "delete the line: it is used with each peer that has it"),
@@ -56,10 +54,6 @@ pub(super) const NOT_SERVED: &[Row] = &[
     ("connect-freq-initial", DELETE),
     ("stale-routes-check", DELETE),
     // The session, and the client.
-    ("ping-exit", "write keepalive SECONDS TIMEOUT on the server"),
-    ("ping-timer-rem", DELETE),
-    ("inactive", DELETE),
-    ("session-timeout", DELETE),
     ("allow-pull-fqdn", DELETE),
     // The process.
     ("chroot", CHROOT),
@@ -72,6 +66,7 @@ pub(super) const OF_SERVER: &[Row] =
 
 /// Directives that are served on a client alone.
 pub(super) const OF_CLIENT: &[Row] = &[
+    ("single-session", "delete the line: a client that has lost its session may connect again"),
     ("dhcp-option", PUSH_DNS),
     ("dns", PUSH_DNS),
     ("dns-updown", DELETE),
@@ -106,7 +101,7 @@ mod tests {
         client-connect client-disconnect learn-address tls-verify tmp-dir max-routes-per-client \
         client-cert-not-required auth-user-pass-verify auth-user-pass-optional username-as-common-name ifconfig-push-constraint \
         auth-gen-token auth-gen-token-secret ifconfig-pool-persist \
-        up down down-pre up-delay up-restart route-up route-pre-down ipchange \
+        inactive session-timeout ping-exit ping-timer-rem tls-exit single-session up down down-pre up-delay up-restart route-up route-pre-down ipchange \
         dhcp-option dns dns-updown \
         remote-random tun-mtu-max ifconfig-noexec ifconfig-ipv6 block-ipv6 route-metric route-table route-delay \
         route-noexec redirect-gateway redirect-private pull-filter route-nopull push-peer-info allow-recursive-routing";

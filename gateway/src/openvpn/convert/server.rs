@@ -42,7 +42,8 @@ pub(super) fn server(
         auth: keys::digest(settings).0,
         ends_compression: settings.data.compression != Compression::Off,
         ping: seconds(settings.timers.ping_seconds),
-        ping_restart: seconds(settings.timers.restart_seconds),
+        // Either ends the session of a client.
+        ping_restart: seconds(settings.timers.exit_seconds).or(seconds(settings.timers.restart_seconds)),
         max_clients: own.max_clients as usize,
         features: OURS,
         timing: timing(settings),

@@ -283,11 +283,13 @@ impl ServerSide {
         let mut push = self.options(&deciding);
         push.extend(told);
         self.files.leases_changed(now.monotonic);
-        let Deciding { name, environment, prefixes, mut is_announced, learned, .. } = deciding;
+        let Deciding { name, environment, prefixes, mut is_announced, learned, own, .. } = deciding;
         // Without client-connect, nothing else announces it to client-disconnect.
         is_announced |= !self.scripts.has(Hook::ClientConnect);
         let since = now.monotonic;
-        let admitted = Admitted { name, prefixes, environment, since, is_announced, learned, token };
+        let session_seconds = own.session_seconds;
+        let admitted =
+            Admitted { name, prefixes, environment, since, is_announced, learned, token, session_seconds };
         self.admitted.insert(session, admitted);
         self.core.admit(now, session, key_id, Verdict::Accept { push }, out);
     }
