@@ -5,6 +5,7 @@
 //!            └──> log, pid file, sockets ──> other user, few rights ──> serve ──> signals: SIGHUP reads the files again
 //! ```
 
+mod asks;
 mod background;
 mod files;
 mod log;
@@ -77,8 +78,9 @@ fn run_with(arguments: Arguments, engines: serve::Engines) -> Outcome {
     }
     let Read { plan, files } = directives.read()?;
     let mut caller = Caller::new(tell_when_ready)?;
-    caller.keeps(log::start(&plan.log)?);
-    let outcome = serve::start(plan, directives, &files, &mut caller, engines);
+    let board = asks::board(plan.management.as_ref());
+    caller.keeps(log::start(&plan.log, &board)?);
+    let outcome = serve::start(plan, directives, &files, board, &mut caller, engines);
     if let Err(error) = &outcome {
         caller.fail(error);
     }

@@ -77,27 +77,36 @@ pub(crate) fn report(user: Option<&User>) {
 /// The user and the group that a file of OpenVPN names; `None` if neither is named. It has no folders of ours.
 pub(crate) fn named(user: Option<&str>, group: Option<&str>) -> Result<Option<User>, Failure> {
     let Some(name) = user.or(group) else { return Ok(None) };
-    let own =
-        User { name: name.to_owned(), uid: geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
-    let mut wanted = match user {
-        Some(name) => {
-            let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-            let missing =
-                || format!("there is no user {name:?} in /etc/passwd\n  fix: {}", how_to_make(name));
-            find(&users, name).ok_or_else(missing)?
-        }
-        None => own.clone(),
+    let own = (geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let of_user = match user {
+        Some(user) => by_name(user)?,
+        None => User { name: name.to_owned(), uid: own.0, gid: own.1 },
     };
-    if let Some(name) = group {
-        let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
-        let missing = || format!("there is no group {name:?} in /etc/group\n  fix: groupadd --system {name}");
-        wanted.gid = find_group(&groups, name).ok_or_else(missing)?;
-    }
-    let is_other = (wanted.uid, wanted.gid) != (own.uid, own.gid);
+    let gid = group.map(group_by_name).transpose()?.unwrap_or(of_user.gid);
+    let wanted = User { gid, ..of_user };
+    let is_other = (wanted.uid, wanted.gid) != own;
     if is_other && !geteuid().is_root() {
-        return Err(format!("only root can become {name}: this is user {}", own.uid).into());
+        return Err(format!("only root can become {name}: this is user {}", own.0).into());
     }
     Ok(is_other.then_some(wanted))
+}
+
+/// The ids of a user and of a group.
+pub(crate) fn ids(user: Option<&str>, group: Option<&str>) -> Result<(Option<u32>, Option<u32>), Failure> {
+    let user = user.map(by_name).transpose()?;
+    Ok((user.map(|user| user.uid), group.map(group_by_name).transpose()?))
+}
+
+fn by_name(name: &str) -> Result<User, Failure> {
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let missing = || format!("there is no user {name:?} in /etc/passwd\n  fix: {}", how_to_make(name));
+    Ok(find(&users, name).ok_or_else(missing)?)
+}
+
+fn group_by_name(name: &str) -> Result<u32, Failure> {
+    let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    let missing = || format!("there is no group {name:?} in /etc/group\n  fix: groupadd --system {name}");
+    Ok(find_group(&groups, name).ok_or_else(missing)?)
 }
 
 /// Finds a group in a text in the format of group(5).

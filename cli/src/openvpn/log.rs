@@ -4,14 +4,16 @@ use crate::log::{Asked, EachLine};
 use crate::{Failure, log};
 use config::openvpn::settings::Log;
 use gateway::api::LogKeeper;
+use gateway::openvpn::management::Board;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write, stderr};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use tracing::callsite::Identifier;
+use tracing::field::{Field, Visit};
 use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
@@ -32,7 +34,7 @@ static MUTE: AtomicU32 = AtomicU32::new(0);
 static ROW: Mutex<Row> = Mutex::new(Row { last: None, count: 0 });
 
 /// Starts the log. Returns the standard error of the caller, if a file takes its place.
-pub(super) fn start(log: &Log) -> Result<Option<File>, Failure> {
+pub(super) fn start(log: &Log, board: &Arc<Board>) -> Result<Option<File>, Failure> {
     let asked = log::asked()?;
     set_verbosity(log.verbosity);
     // The environment has precedence: units and tests set it without a change of the file.
@@ -65,7 +67,7 @@ pub(super) fn start(log: &Log) -> Result<Option<File>, Failure> {
             Some(if log.without_time { lines.without_time().boxed() } else { lines.boxed() })
         }
     };
-    tracing_subscriber::registry().with(Chosen).with(kept).with(shown).init();
+    tracing_subscriber::registry().with(Chosen).with(kept).with(Noted(Arc::clone(board))).with(shown).init();
     Ok(before)
 }
 
@@ -90,6 +92,11 @@ pub(super) fn set_verbosity(verbosity: u8) {
 /// Leaves out lines after so many equal ones from now on.
 pub(super) fn set_mute(lines: u32) {
     MUTE.store(lines, Ordering::Relaxed);
+}
+
+/// The level of `verb`.
+pub(super) fn verbosity() -> u8 {
+    VERBOSITY.load(Ordering::Relaxed)
 }
 
 /// The limit of equal lines.
@@ -162,6 +169,34 @@ impl<S: Subscriber> Layer<S> for Chosen {
 
 fn row() -> std::sync::MutexGuard<'static, Row> {
     ROW.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lines for the management interface.
+struct Noted(Arc<Board>);
+
+impl<S: Subscriber> Layer<S> for Noted {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut message = Message(String::new());
+        event.record(&mut message);
+        let flag = match *event.metadata().level() {
+            Level::ERROR => 'N',
+            Level::WARN => 'W',
+            Level::INFO => 'I',
+            Level::DEBUG | Level::TRACE => 'D',
+        };
+        self.0.log(flag, &message.0);
+    }
+}
+
+/// The text of an event.
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
+        }
+    }
 }
 
 /// The connection with the system log.

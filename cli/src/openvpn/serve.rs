@@ -1,5 +1,6 @@
 //! The loop of the process: the interface, its signals, and how both begin and end.
 
+use super::asks::{self, Managed, Next};
 use super::background::Caller;
 use super::files::Directives;
 use super::process::{self, PidFile};
@@ -15,6 +16,7 @@ use gateway::ipsec;
 use gateway::openvpn::convert::Plan;
 use gateway::openvpn::dns::NameServers;
 use gateway::openvpn::login::LoginSettings;
+use gateway::openvpn::management::Board;
 use gateway::openvpn::runner::{Current, RunError, Runner};
 use gateway::openvpn::scripts::{Programs, Scripts};
 use gateway::openvpn::settings::{Role, Settings};
@@ -45,17 +47,13 @@ pub(super) fn start(
     mut plan: Plan,
     directives: Directives,
     files: &BTreeSet<PathBuf>,
+    board: Arc<Board>,
     caller: &mut Caller,
     engines: Engines,
 ) -> Outcome {
     let _pid_file: Option<PidFile> = process::prepare(&plan.process)?;
-    let name = match plan.name.as_str() {
-        "tun" => free_name()?,
-        // Several may run at once.
-        NULL => format!("{NULL}{}", std::process::id()),
-        name => name.to_owned(),
-    };
-    login::ask(&mut plan.settings)?;
+    let name = own_name(&plan.name)?;
+    ask_user(&mut plan, &board)?;
     // While this process may still start one that keeps its rights.
     let mut programs = plan.programs.clone();
     process::give_programs(&plan.process, &mut programs)?;
@@ -64,12 +62,14 @@ pub(super) fn start(
     let runtime = privilege::runtime()?;
     // While this process may make it: the user may have no right to its folder.
     let status = StatusFile::open(&plan.log);
+    let listener = asks::bind(plan.management.as_ref())?;
     let prepared = runtime.block_on(api::prepare(&api::path(&name)));
     caller.leave_terminal()?;
     process::become_modest(&plan.process, files)?;
     process::report(&plan.remarks);
     for text in &plan.log.echo {
         tracing::info!("ECHO: {text}");
+        board.echo(text);
     }
     privilege::raise_descriptors();
     let scripts = runner.map_or(Ok(Scripts::default()), |socket| Scripts::start(socket, &programs))?;
@@ -91,6 +91,8 @@ pub(super) fn start(
         let programs = plan.programs.clone();
         let signals = Signals::new()?;
         let login = login(&mut plan.settings).cloned().unwrap_or_default();
+        let told = Arc::clone(&board);
+        let managed = Managed::new(board, listener, plan.management.clone(), &login)?;
         let served = Served {
             name,
             directives,
@@ -102,9 +104,32 @@ pub(super) fn start(
             name_servers,
             login,
             status,
+            managed,
         };
-        served.run(plan, caller).await
+        let outcome = served.run(plan, caller).await;
+        asks::finish(&told, &outcome).await;
+        outcome
     })
+}
+
+/// The name of the interface.
+fn own_name(wanted: &str) -> Result<String, Failure> {
+    match wanted {
+        "tun" => free_name(),
+        // Several may run at once.
+        NULL => Ok(format!("{NULL}{}", std::process::id())),
+        name => Ok(name.to_owned()),
+    }
+}
+
+/// Asks the user of a client, or has the management interface ask later.
+fn ask_user(plan: &mut Plan, board: &Arc<Board>) -> Outcome {
+    let asks_there = plan.management.as_ref().is_some_and(|management| management.query_passwords);
+    match login(&mut plan.settings) {
+        Some(login) if asks_there => asks::ask_there(board, login),
+        _ => login::ask(&mut plan.settings)?,
+    }
+    Ok(())
 }
 
 /// What outlives the interface.
@@ -121,6 +146,7 @@ struct Served {
     /// What the user was asked for, and has answered.
     login: LoginSettings,
     status: Option<StatusFile>,
+    managed: Managed,
 }
 
 /// What a client says about its user.
@@ -142,11 +168,21 @@ enum Ended {
 impl Served {
     async fn run(mut self, plan: Plan, caller: &mut Caller) -> Outcome {
         let mut next = plan;
+        self.managed.board.state("CONNECTING", ",,,,,");
         loop {
+            if self.managed.board.holds() && !self.hold(caller).await? {
+                return Ok(());
+            }
             let Plan { mut settings, process, .. } = next;
             settings.scripts = self.scripts.clone();
             dns::give(&mut settings, self.name_servers.as_ref());
-            let runner = Runner::start(&self.name, settings, self.engines.clone(), Options::default());
+            let runner = Runner::start(
+                &self.name,
+                settings,
+                self.engines.clone(),
+                Options::default(),
+                self.managed.told(),
+            );
             let mut runner = runner?;
             self.current.set(&runner);
             if let Err(error) = runner.begin().await {
@@ -175,6 +211,7 @@ impl Served {
     async fn serve(&mut self, runner: &mut Runner, remap: Option<&str>) -> Result<Ended, Failure> {
         let mut interval = StatusFile::interval(self.status.as_ref());
         loop {
+            let format = self.format();
             let asked = tokio::select! {
                 ended = runner.run() => {
                     return match ended {
@@ -192,28 +229,65 @@ impl Served {
                     }
                     continue;
                 }
+                ask = self.managed.next() => match self.managed.answer(ask, Some(runner), format).await {
+                    Next::Signal(asked) => asked.remapped(remap),
+                    Next::Nothing | Next::Release => continue,
+                },
                 asked = self.signals.next() => asked.remapped(remap),
             };
             match asked {
                 Asked::End(signal) => {
                     let _ = sd_notify::notify(&[NotifyState::Stopping]);
                     tracing::info!("a signal was received, process exiting");
+                    self.managed.board.state("EXITING", "SIGTERM,,,,,");
                     return Ok(Ended::Over(signal));
                 }
                 Asked::Reconnect => {
                     tracing::info!("SIGUSR1: sessions begin again");
+                    self.managed.board.state("RECONNECTING", "SIGUSR1,,,,,");
                     runner.restart();
                 }
                 Asked::Reread => match self.reread().await {
-                    Ok(plan) => return Ok(Ended::Anew(Box::new(plan))),
+                    Ok(plan) => {
+                        self.managed.board.state("RECONNECTING", "SIGHUP,,,,,");
+                        return Ok(Ended::Anew(Box::new(plan)));
+                    }
                     Err(error) => {
                         tracing::error!("SIGHUP: the files are refused, and nothing changes: {error}");
                     }
                 },
                 Asked::Status => {
-                    let format = self.status.as_ref().map_or(Format::default(), |file| file.format);
                     runner.status(format).await.lines().for_each(|line| tracing::info!("{line}"));
                 }
+            }
+        }
+    }
+
+    /// The format of `status-version`.
+    fn format(&self) -> Format {
+        self.status.as_ref().map_or(Format::default(), |file| file.format)
+    }
+
+    /// Waits for `hold release`; whether it came before a signal that ends the process.
+    async fn hold(&mut self, caller: &mut Caller) -> Result<bool, Failure> {
+        tracing::info!("waits for hold release at the management interface");
+        // The caller, and systemd, cannot wait for what another program decides.
+        caller.release()?;
+        let _ = sd_notify::notify(&[NotifyState::Ready]);
+        self.managed.board.wait(0);
+        let format = self.format();
+        loop {
+            let asked = tokio::select! {
+                ask = self.managed.next() => match self.managed.answer(ask, None, format).await {
+                    Next::Release => return Ok(true),
+                    Next::Signal(asked) => asked,
+                    Next::Nothing => continue,
+                },
+                asked = self.signals.next() => asked,
+            };
+            if matches!(asked, Asked::End(_)) {
+                self.managed.board.state("EXITING", "SIGTERM,,,,,");
+                return Ok(false);
             }
         }
     }
@@ -243,6 +317,7 @@ impl Served {
             login.prompt.clone_from(&self.login.prompt);
         }
         process::report(&plan.remarks);
+        self.managed.compare(plan.management.as_ref());
         super::log::set_mute(plan.log.mute);
         StatusFile::follow(&mut self.status, &plan.log);
         tracing::info!("SIGHUP: the files were read again, and everything starts anew");

@@ -11,6 +11,8 @@
 mod actions;
 mod client;
 mod connections;
+mod control_bytes;
+mod gates;
 mod history;
 mod limits;
 mod lines;
@@ -32,13 +34,14 @@ use crate::datapath::worker::Shared;
 use crate::tunnel_interface::binding::Binding;
 use crate::tunnel_interface::sender::Sender;
 use client::ClientSide;
+use control_bytes::ControlBytes;
 use crossbeam_channel::{Receiver, Select, TryRecvError};
 use crypto::{Engine, Random};
 pub use history::Failed;
 use history::History;
 use ipnet::IpNet;
 use lines::Lines;
-pub use messages::{Asked, Command, Report};
+pub use messages::{Chosen, ClientEvent, Command, Report, Stage, Victim};
 use packet::{DropCounters, DropReason, Endpoint};
 use port::{Transmit, Wake};
 pub use server::Decision;
@@ -120,10 +123,9 @@ pub struct ControlThread<T> {
     routes: AllowedIps<SessionNumber>,
     /// Whether `routes` has changed since it was published.
     is_rerouted: bool,
-    /// Sessions that were connected so far.
-    connected: u64,
     /// See [`Snapshot::ended`].
     ended: (u64, u64),
+    control_bytes: ControlBytes,
     /// The budget for staged packets.
     budget: Budget,
     is_running: bool,
@@ -149,8 +151,6 @@ struct Entry {
     since: Time,
     /// The same, since 1970.
     since_wall: Duration,
-    /// See [`Session::client_id`].
-    client_id: u64,
     activity: Arc<Activity>,
     /// The prefixes that lead to it.
     prefixes: Vec<IpNet>,
@@ -197,8 +197,8 @@ impl<T: Transmit> ControlThread<T> {
             sessions: BTreeMap::new(),
             routes: AllowedIps::default(),
             is_rerouted: false,
-            connected: 0,
             ended: (0, 0),
+            control_bytes: ControlBytes::default(),
             budget: Budget::default(),
             is_running: false,
             held,
@@ -293,15 +293,29 @@ impl<T: Transmit> ControlThread<T> {
             Command::Revocations(answer) => {
                 self.answered(|server, now, out| server.revocations(now, &answer, out));
             }
-            Command::Verdict { session, key_id, verdict } => {
-                self.answered(|server, now, out| server.take_decision(now, session, key_id, verdict, out));
+            Command::Decide { client, key, decision, reply } => {
+                self.answered(|server, now, out| {
+                    _ = reply.send(server.take_decision(now, client, key, decision, out));
+                });
             }
+            Command::Pending { client, key, text, wait, reply } => {
+                self.answered(|server, now, out| {
+                    _ = reply.send(server.take_pending(now, client, key, &text, wait, out));
+                });
+            }
+            Command::Respond(text, reply) => {
+                self.of_client(|client, now, out| _ = reply.send(client.core.respond(now, &text, out)));
+            }
+            Command::AuthRetry(retry) => self.of_client(|client, _, _| client.login.set_retry(retry)),
+            Command::Forget => self.of_client(|client, _, _| client.login.forget_all()),
+            Command::LeaveHold => self.of_client(ClientSide::leave_hold),
+            Command::Remote(chosen) => self.of_client(|client, now, out| client.choose(now, chosen, out)),
             Command::Restart if self.is_running => {
                 self.end_all();
                 let now = self.shared.clock.now();
                 self.call(now, |side, out| side.start(now, out));
             }
-            Command::Disconnect(name, reply) => _ = reply.send(self.disconnect(&name)),
+            Command::Disconnect { victim, told, reply } => _ = reply.send(self.disconnect(&victim, &told)),
             Command::Restart | Command::Stop => {}
         }
     }
@@ -312,6 +326,16 @@ impl<T: Transmit> ControlThread<T> {
         self.call(now, |side, out| {
             if let Side::Server(server) = side {
                 act(server, now, out);
+            }
+        });
+    }
+
+    /// A question of a client is answered.
+    fn of_client(&mut self, act: impl FnOnce(&mut ClientSide, Now, &mut Outbox)) {
+        let now = self.shared.clock.now();
+        self.call(now, |side, out| {
+            if let Side::Client(client) = side {
+                act(client, now, out);
             }
         });
     }
@@ -352,12 +376,27 @@ impl<T: Transmit> ControlThread<T> {
         self.call(now, |side, out| side.stop(now, &sessions, out));
     }
 
-    /// Ends the sessions of clients with a common name.
-    fn disconnect(&mut self, name: &str) -> usize {
+    /// Ends sessions of clients, which are told this.
+    fn disconnect(&mut self, victim: &Victim, told: &str) -> usize {
         let Side::Server(server) = &mut self.side else { return 0 };
         let (now, mut out) = (self.shared.clock.now(), Outbox::new());
-        let sessions = server.sessions_of(name);
-        server.stop(now, &sessions, &mut out);
+        let sessions = match victim {
+            Victim::Name(name) => server.sessions_of(name),
+            Victim::Client(client) => server.session_of(*client).into_iter().collect(),
+            Victim::Address(address) => {
+                let is_there = |entry: &Entry| {
+                    let remote = entry.peer.endpoint.load().as_ref().map(|endpoint| endpoint.remote);
+                    remote.is_some_and(|it| {
+                        it.ip().to_canonical() == address.ip() && it.port() == address.port()
+                    })
+                };
+                let found = self.sessions.iter().filter(|(_, entry)| is_there(entry));
+                found.map(|(session, _)| *session).collect()
+            }
+        };
+        for session in &sessions {
+            server.core.disconnect(now, *session, told, &mut out);
+        }
         self.carry_out(now, out, None);
         sessions.len()
     }
@@ -425,6 +464,7 @@ impl<T: Transmit> ControlThread<T> {
     fn datagram(&mut self, datagram: &Datagram) {
         let (now, mut out) = (self.shared.clock.now(), Outbox::new());
         let (from, packet) = (datagram.endpoint.remote, datagram.bytes());
+        self.control_bytes.received(from, packet.len());
         let result = match &mut self.side {
             Side::Server(server) => server.core.handle_packet(now, from, packet, &mut out),
             Side::Client(client) => client.handle_packet(now, from, packet, &mut out),

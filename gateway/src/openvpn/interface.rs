@@ -1,6 +1,8 @@
 //! One OpenVPN interface: what carries its packets, its control thread, and how to talk to it.
 
-use super::control_thread::{Command, ControlThread, Inbox, Parts, Report, Snapshot};
+use super::control_thread::{
+    Chosen, Command, ControlThread, Decision, Inbox, Parts, Report, Snapshot, Victim,
+};
 use super::scripts::Answer;
 use super::settings::{Remote, Settings};
 use super::tcp::Tcp;
@@ -13,12 +15,14 @@ use crate::rights::Rights;
 use crate::tunnel_interface::{
     Counters, Drops, InterfaceError, Options, Removed, SocketKind, TunnelInterface,
 };
+use config::openvpn::settings::AuthRetry;
 use crossbeam_channel::{Sender, unbounded};
 use crypto::{Engine, random};
 use port::Offloads;
 use port::udp::SocketSlot;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tunnel::openvpn::key_method::Credentials;
 
@@ -137,8 +141,53 @@ impl Interface {
 
     /// Ends the sessions of clients with this common name; how many there were.
     pub async fn disconnect(&self, name: &str) -> usize {
+        self.kill(Victim::Name(name.to_owned()), "RESTART".to_owned()).await
+    }
+
+    /// Ends sessions of clients, which are told this; how many there were.
+    pub async fn kill(&self, victim: Victim, told: String) -> usize {
+        self.ask(|reply| Command::Disconnect { victim, told, reply }).await
+    }
+
+    /// Decides about a client; whether it was asked about.
+    pub async fn decide(&self, client: u64, key: u8, decision: Decision) -> bool {
+        self.ask(|reply| Command::Decide { client, key, decision, reply }).await
+    }
+
+    /// Tells a client that its user is needed; whether it was asked about.
+    pub async fn pending(&self, client: u64, key: u8, text: String, wait: Duration) -> bool {
+        self.ask(|reply| Command::Pending { client, key, text, wait, reply }).await
+    }
+
+    /// Answers a challenge of the server; whether there is a session.
+    pub async fn respond(&self, text: String) -> bool {
+        self.ask(|reply| Command::Respond(text, reply)).await
+    }
+
+    /// What a client does when its password is refused, from now on.
+    pub fn set_auth_retry(&self, retry: AuthRetry) {
+        let _ = self.commands.send(Command::AuthRetry(retry));
+    }
+
+    /// Forgets passwords that the user has entered.
+    pub fn forget_passwords(&self) {
+        let _ = self.commands.send(Command::Forget);
+    }
+
+    /// An attempt to connect need not wait.
+    pub fn leave_hold(&self) {
+        let _ = self.commands.send(Command::LeaveHold);
+    }
+
+    /// Where to connect to.
+    pub fn choose(&self, chosen: Chosen) {
+        let _ = self.commands.send(Command::Remote(chosen));
+    }
+
+    async fn ask<T: Default>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> T {
         let (reply, answer) = oneshot::channel();
-        let _ = self.commands.send(Command::Disconnect(name.to_owned(), reply));
+        // The control thread lives as long as the interface.
+        let _ = self.commands.send(command(reply));
         answer.await.unwrap_or_default()
     }
 

@@ -143,6 +143,19 @@ impl Login {
         found
     }
 
+    /// What follows when the server refuses the password, from now on.
+    pub fn set_retry(&mut self, retry: AuthRetry) {
+        self.settings.retry = retry;
+    }
+
+    /// Forgets the token, and the password if the user can be asked again.
+    pub fn forget_all(&mut self) {
+        self.token = None;
+        if self.settings.question.is_some() {
+            self.settings.credentials = None;
+        }
+    }
+
     /// The session has ended.
     pub fn ended(&mut self) {
         self.forget();

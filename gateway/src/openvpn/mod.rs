@@ -23,6 +23,7 @@ pub mod key_files;
 pub mod lifecycle;
 pub mod limits;
 pub mod login;
+pub mod management;
 pub mod model;
 pub mod names;
 pub mod options;

@@ -1,14 +1,17 @@
 //! An interface with its addresses and routes, until it is gone: what a program serves that has one interface and no daemon.
 
+mod managed;
+
 use super::client_network::{ClientError, ClientNetwork, guarded, set_mtu};
-use super::control_thread::{Report, Snapshot};
+use super::control_thread::{Chosen, Report, Snapshot};
 use super::interface::Interface;
 use super::lifecycle::{Failed, Lifecycle, Step};
 use super::login::{Prompt, Question};
+use super::management::Board;
 use super::names::{self, Name};
 use super::routing;
 use super::scripts::Answer as ProgramAnswer;
-use super::settings::{Role, Settings, remotes};
+use super::settings::{Remote, Role, Settings, remotes};
 use super::status::{self, Format, Inside};
 use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::wants::Wants;
@@ -19,6 +22,7 @@ use crate::tunnel_interface::{Counters, InterfaceError, Options, Removed};
 use axum::Router;
 use crypto::Engine;
 use ipnet::IpNet;
+use managed::Managed;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -76,6 +80,8 @@ pub struct Runner {
     names: Option<Vec<Name>>,
     /// Asks the user of a client.
     prompt: Option<Prompt>,
+    /// What the management interface is told; none without one.
+    managed: Option<Managed>,
     answer: mpsc::UnboundedSender<Answer>,
     answers: mpsc::UnboundedReceiver<Answer>,
     is_client: bool,
@@ -91,6 +97,8 @@ enum Answer {
     Servers(Vec<Name>),
     /// A program has ended.
     Program(ProgramAnswer),
+    /// The server that the management interface has named, if it has an address.
+    Other(Option<Remote>),
 }
 
 /// What the API shows: the counters of the interface that is served now.
@@ -135,16 +143,19 @@ fn wants(addresses: impl IntoIterator<Item = IpNet>, routes: impl IntoIterator<I
 }
 
 impl Runner {
-    /// Makes the interface, and puts it up.
+    /// Makes the interface, and puts it up. `management`: what is told, and whether the tunnel is (`management-up-down`).
     pub fn start(
         name: &str,
         settings: Settings,
         engine: Arc<dyn Engine>,
         options: Options,
+        management: Option<(Arc<Board>, bool)>,
     ) -> Result<Self, RunError> {
+        let own = own(&settings);
         let host = Host::start_for_one(own_number(name, &settings))?;
         let runner = Self::beside(name, settings, engine, options, host.handle(), None)?;
-        Ok(Self { own_host: Some(host), ..runner })
+        let managed = management.map(|management| Managed::new(management, name, own.addresses.iter()));
+        Ok(Self { own_host: Some(host), managed, ..runner })
     }
 
     /// Makes the interface of a daemon, which has the host. `closed` stays closed without the interface.
@@ -197,6 +208,7 @@ impl Runner {
             network,
             names,
             prompt,
+            managed: None,
             answer,
             answers,
             is_client,
@@ -265,13 +277,12 @@ impl Runner {
 
     fn handle_report(&mut self, report: Report) -> Result<(), RunError> {
         match report {
-            // No management interface is there to be asked.
-            Report::Asked(_) => Ok(()),
             Report::Found { server, about } => {
                 self.lifecycle.found(server, &about);
                 self.proceed()
             }
             Report::Configured(network) => {
+                self.managed.iter_mut().for_each(|managed| managed.assigned(network.addresses.iter()));
                 self.lifecycle.configure(network);
                 self.proceed()
             }
@@ -280,13 +291,25 @@ impl Runner {
                 self.lifecycle.disconnected(signal);
                 self.proceed()
             }
-            Report::Reconnects => {
+            Report::Reconnects(reason) => {
+                self.managed.iter_mut().for_each(|managed| managed.reconnects(reason));
                 self.look_up();
                 Ok(())
             }
             Report::GaveUp => Err(RunError::GaveUp(self.interface.name().to_owned())),
             Report::Asks(question) => {
                 self.ask(question);
+                Ok(())
+            }
+            other @ (Report::Client(_)
+            | Report::Stage(_)
+            | Report::Holds
+            | Report::Connects(_)
+            | Report::Failed(_)
+            | Report::Token(_)
+            | Report::Info(_)
+            | Report::Echo(_)) => {
+                self.tell_management(other);
                 Ok(())
             }
             Report::Refused(reason) => {
@@ -310,7 +333,10 @@ impl Runner {
                     let on_answer = move |it| _ = answer.send(Answer::Program(it));
                     self.lifecycle.start_program(&request, on_answer);
                 }
-                Step::Completed => tracing::info!("{COMPLETED}"),
+                Step::Completed => {
+                    tracing::info!("{COMPLETED}");
+                    self.managed.iter_mut().for_each(|managed| managed.connected());
+                }
             }
         }
         Ok(())
@@ -322,6 +348,11 @@ impl Runner {
                 self.lifecycle.answered(answer).map_err(|error| self.failed(error))?;
                 self.proceed()?;
             }
+            Answer::Other(Some(remote)) => {
+                self.network.add_servers(&self.host, [remote.address.ip()])?;
+                self.interface.choose(Chosen::Other(remote));
+            }
+            Answer::Other(None) => self.interface.choose(Chosen::Skip(1)),
             Answer::User(credentials) => self.interface.answer(credentials.map_err(RunError::Unanswered)?),
             Answer::Servers(names) => {
                 let remotes = remotes(&names);
@@ -385,8 +416,9 @@ impl Runner {
             ended = ended.and(drive(&mut self.lifecycle).await);
         }
         let name = self.interface.name().to_owned();
-        let Self { interface, own_host, network, mut lifecycle, .. } = self;
+        let Self { interface, own_host, network, mut lifecycle, managed, .. } = self;
         network.end();
+        managed.into_iter().for_each(|mut managed| managed.down());
         drop(interface);
         if let Some(host) = own_host {
             host.end(true);

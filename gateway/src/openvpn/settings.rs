@@ -222,6 +222,10 @@ pub struct ClientSettings {
     pub login: LoginSettings,
     /// The authorities, whose certificates programs are told about.
     pub authorities: Vec<Certificate>,
+    /// Whether there is a management interface.
+    pub is_managed: bool,
+    /// Whether it is asked where to connect to (`management-query-remote`).
+    pub asks_remote: bool,
 }
 
 /// What a connection of a client has of its own.

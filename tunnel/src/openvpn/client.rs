@@ -253,6 +253,7 @@ impl Client {
                     let ends_at = now.monotonic + Duration::from_secs(seconds.min(600).into());
                     state.ends_at = state.ends_at.max(ends_at);
                 }
+                out.push(Action::Command { session: SESSION, command });
                 Ok(())
             }
             _ => {
@@ -319,6 +320,24 @@ impl Client {
         let (peer, waiting) = self.session.as_ref()?;
         let waiting = waiting.iter().flat_map(|waiting| waiting.ask_at.into_iter().chain([waiting.ends_at]));
         peer.next_timeout().into_iter().chain(waiting).min()
+    }
+
+    /// Whether keys are agreed, and the server is asked for its options.
+    pub fn is_configuring(&self) -> bool {
+        let waiting = self.session.as_ref().and_then(|(_, waiting)| waiting.as_ref());
+        waiting.is_some_and(|waiting| waiting.ask_at.is_some())
+    }
+
+    /// Answers a challenge of the server; whether there is a session to do so.
+    pub fn respond(&mut self, now: Now, text: &str, out: &mut Outbox) -> bool {
+        self.clock.set(now);
+        let Some((peer, _)) = &mut self.session else { return false };
+        let sent = peer.channel.send_command(&format!("CR_RESPONSE,{text}"));
+        match sent {
+            Ok(()) => peer.flush(now, out),
+            Err(error) => self.end(now, error.into(), out),
+        }
+        true
     }
 
     /// New keys are needed: a number of data packets is high, or many bytes were sent.

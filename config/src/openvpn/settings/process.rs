@@ -90,6 +90,8 @@ pub struct Management {
     pub address: ManagementAddress,
     /// The password that its client must send.
     pub password: Option<Material>,
+    /// Connects to the address instead of listening there.
+    pub connects: bool,
     /// Waits for its client before the first connection.
     pub hold: bool,
     /// Restarts when its client goes.

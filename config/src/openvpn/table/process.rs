@@ -128,11 +128,10 @@ pub(super) const ROWS: &[Row] = &[
     }),
     harmless("management-query-proxy", "", "there is no proxy to ask for"),
     harmless("management-client-pf", "", "packet filters of clients ended with OpenVPN 2.5"),
-    refused(
-        "management-client",
-        "the management interface listens, and does not connect",
-        "delete the line, and let the program connect to the address of management",
-    ),
+    served("management-client", "", "management.connects", |draft, _| {
+        flag(draft, |it| it.connects = true);
+        Ok(())
+    }),
     refused(
         "management-external-key",
         "a private key outside of this machine is not served",
@@ -199,6 +198,7 @@ fn management(draft: &mut Draft, given: &Given<'_>) -> Result<(), Wrong> {
     draft.management = Some(Management {
         address,
         password,
+        connects: false,
         hold: false,
         signal: false,
         forget: false,

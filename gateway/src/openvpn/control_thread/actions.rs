@@ -22,7 +22,10 @@ impl<T: Transmit> ControlThread<T> {
         let mut asked = Vec::new();
         for action in out {
             match action {
-                Action::Transmit { to, packet, .. } => {
+                Action::Transmit { session, to, packet } => {
+                    session
+                        .into_iter()
+                        .for_each(|session| self.control_bytes.sent(session, to, packet.len()));
                     let _ = self.sender.message(Some(path(source, to)), &packet, 0);
                 }
                 Action::Authenticate { session, request } => asked.push((session, request)),
@@ -49,7 +52,7 @@ impl<T: Transmit> ControlThread<T> {
                         self.sender.inner(&peer, &inner);
                     }
                 }
-                Action::Command { command, .. } => self.command_of_peer(&command),
+                Action::Command { session, command } => self.command_of_peer(session, &command),
                 Action::Report { session, report } => {
                     let whose = self.side.name_of(session);
                     tracing::warn!("interface {}: {whose}: {report}", self.name);
@@ -86,13 +89,17 @@ impl<T: Transmit> ControlThread<T> {
     }
 
     /// A command of the peer that is not the core's.
-    fn command_of_peer(&mut self, command: &str) {
-        if let (Side::Client(client), Some(options)) = (&mut self.side, command.strip_prefix("PUSH_REPLY,")) {
-            // It may have a token, which is not for the log.
-            return client.take_token(options.split(','));
+    fn command_of_peer(&mut self, session: SessionNumber, command: &str) {
+        // What follows may be the answer of a user, or a token, which are not for the log.
+        let (word, rest) = command.split_once(',').unwrap_or((command, ""));
+        match (&mut self.side, word) {
+            (Side::Client(client), "PUSH_REPLY") => return client.take_token(rest.split(',')),
+            (Side::Client(client), "INFO" | "INFO_PRE") => return client.tell_user(rest),
+            (Side::Client(client), "AUTH_PENDING") => return client.tell_pending(rest),
+            (Side::Server(server), "CR_RESPONSE") => server.tell_response(session, rest),
+            _ => {}
         }
-        // What follows may be the answer of a user, as in CR_RESPONSE.
-        let command = command.split(',').next().unwrap_or_default();
+        let command = word;
         tracing::debug!("interface {}: the peer sent {command:?}", self.name);
     }
 
@@ -107,6 +114,7 @@ impl<T: Transmit> ControlThread<T> {
         let Side::Client(client) = &mut self.side else { return };
         client.take_token(pushed.iter().map(String::as_str));
         client.limits = self.limits.replaced_by(pushed.iter().map(String::as_str));
+        client.tell_echo(pushed);
         let network = client.own.network(pushed);
         for warning in &network.warnings {
             tracing::warn!("interface {}: {warning}", self.name);
@@ -153,17 +161,16 @@ impl<T: Transmit> ControlThread<T> {
             cipher,
             since: now.monotonic,
             since_wall: now.wall,
-            client_id: self.connected,
             activity: Arc::clone(activity),
             prefixes,
             watch: Watch::new(now.monotonic, limits),
             endpoint,
         };
-        self.connected += 1;
         self.sessions.insert(session, entry);
         self.look_at = self.look_at.or_else(|| self.next_look(now.monotonic));
-        if let Side::Client(client) = &mut self.side {
-            client.connected();
+        match &mut self.side {
+            Side::Client(client) => client.connected(),
+            Side::Server(server) => server.connected(session),
         }
         // Before the keys: packets that arrive under them must have a way.
         self.publish();
@@ -174,9 +181,12 @@ impl<T: Transmit> ControlThread<T> {
         self.history.closed(session, address, entry.is_some(), cause, now.wall);
         self.say_closed(session, entry.is_some(), cause);
         let was_connected = entry.is_some();
-        let bytes = entry
-            .as_ref()
-            .map_or([0, 0], |entry| [&entry.peer.received, &entry.peer.sent].map(|it| it.bytes()));
+        let mut bytes = self.control_bytes.take(session);
+        if let Some(entry) = &entry {
+            bytes[0] += entry.peer.received.bytes();
+            bytes[1] += entry.peer.sent.bytes();
+        }
+        self.ended = (self.ended.0 + bytes[0], self.ended.1 + bytes[1]);
         if let Some(entry) = entry {
             for prefix in entry.prefixes {
                 // A newer session of the client may have them already.
@@ -185,8 +195,6 @@ impl<T: Transmit> ControlThread<T> {
                 }
             }
             self.is_rerouted = true;
-            self.ended.0 += entry.peer.received.bytes();
-            self.ended.1 += entry.peer.sent.bytes();
             entry.peer.use_key(None);
             entry.peer.endpoint.store(None);
             self.shared.tables.orders.give(&entry.peer, Order::Drop, &self.outbound_wake);

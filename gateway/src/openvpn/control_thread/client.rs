@@ -1,7 +1,8 @@
 //! The side of a client: servers are tried in turn, until one answers.
 
-use super::Report;
+use super::gates::Gates;
 use super::server::variables::{about_peer, authenticated, chain};
+use super::{Chosen, Report, Stage};
 use crate::openvpn::limits::Limits;
 use crate::openvpn::login::{Login, Next};
 use crate::openvpn::options::Own;
@@ -23,6 +24,9 @@ use tunnel::{Now, Time};
 /// The time to the next attempt is doubled after so many attempts for each server, as in OpenVPN.
 const QUICK: u32 = 5;
 
+/// Servers that one answer can leave out.
+const MOST_SKIPPED: u32 = 1000;
+
 /// A client, and where it connects to.
 pub(super) struct ClientSide {
     pub(super) core: Client,
@@ -39,7 +43,7 @@ pub(super) struct ClientSide {
     retry_at: Option<Time>,
     /// Until when the server must have answered.
     answers_until: Option<Time>,
-    login: Login,
+    pub(super) login: Login,
     /// Whether an attempt waits for the answer of the user.
     is_asking: bool,
     /// Those of the session that is up, or that comes up.
@@ -48,6 +52,11 @@ pub(super) struct ClientSide {
     ends_on_failure: bool,
     /// See [`ClientSettings::authorities`].
     authorities: Vec<Certificate>,
+    /// What the management interface is asked before an attempt.
+    gates: Gates,
+    /// The server of this attempt, if the management interface has named another one.
+    other: Option<Remote>,
+    stage: Option<Stage>,
     reports: mpsc::UnboundedSender<Report>,
 }
 
@@ -128,6 +137,8 @@ impl ClientSide {
             ends_on_failure,
             names: _,
             name_servers: _,
+            is_managed,
+            asks_remote,
         } = settings;
         if is_random {
             shuffle(&mut remotes, &mut *random);
@@ -155,6 +166,9 @@ impl ClientSide {
             limits: Limits::default(),
             ends_on_failure,
             authorities,
+            gates: Gates { is_managed, asks_remote, is_released: true, is_chosen: false },
+            other: None,
+            stage: None,
             reports,
         }
     }
@@ -174,7 +188,7 @@ impl ClientSide {
 
     /// The server that is tried, or that we are connected with.
     fn remote(&self) -> Option<Remote> {
-        self.remotes.get(self.attempts.server()).copied()
+        self.other.or_else(|| self.remotes.get(self.attempts.server()).copied())
     }
 
     /// The same, for the log.
@@ -184,12 +198,17 @@ impl ClientSide {
 
     pub(super) fn connect(&mut self, now: Now, out: &mut Outbox) {
         self.retry_at = None;
+        self.stage = None;
+        if self.gates.is_managed && !self.gates.is_released {
+            return self.report(Report::Holds);
+        }
         let Some(remote) = self.remote() else {
             // No name has an address yet.
             let wait = self.attempts.failed();
-            return self.retry_after(now.monotonic, wait);
+            return self.retry_after(now.monotonic, wait, "init_instance");
         };
         match self.login.credentials() {
+            Ok(_) if self.gates.asks_remote && !self.gates.is_chosen => self.report(Report::Connects(remote)),
             Ok(credentials) => {
                 self.core.set_credentials(credentials);
                 self.connect_to(now, remote, out);
@@ -203,6 +222,8 @@ impl ClientSide {
 
     fn connect_to(&mut self, now: Now, remote: Remote, out: &mut Outbox) {
         let Remote { address, is_tcp, timeout, connection } = remote;
+        self.gates.passed();
+        self.go_on(Stage::Waiting(address));
         if let Some(ClientLink { wrap, float }) = self.links.get(connection) {
             self.core.set_wrap(wrap.clone());
             self.float = *float;
@@ -212,7 +233,7 @@ impl ClientSide {
         {
             tracing::info!("no TCP connection to {address}: {error}");
             let wait = self.attempts.failed();
-            return self.retry_after(now.monotonic, wait);
+            return self.retry_after(now.monotonic, wait, "init_instance");
         }
         self.answers_until = Some(now.monotonic + timeout);
         self.core.connect(now, address, out);
@@ -228,6 +249,7 @@ impl ClientSide {
     ) -> Result<(), PacketError> {
         self.core.handle_packet(now, from, packet, out)?;
         self.answers_until = None;
+        self.go_on(if self.core.is_configuring() { Stage::Configuring } else { Stage::Authenticating });
         Ok(())
     }
 
@@ -251,7 +273,68 @@ impl ClientSide {
         if self.login.take_pushed(options)
             && let Ok(credentials) = self.login.credentials()
         {
+            if self.gates.is_managed {
+                self.report(Report::Token(credentials.password.clone()));
+            }
             self.core.set_credentials(credentials);
+        }
+    }
+
+    /// The attempt may go on.
+    pub(super) fn leave_hold(&mut self, now: Now, out: &mut Outbox) {
+        if !std::mem::replace(&mut self.gates.is_released, true) {
+            self.connect(now, out);
+        }
+    }
+
+    /// The management interface has answered where to connect to.
+    pub(super) fn choose(&mut self, now: Now, chosen: Chosen, out: &mut Outbox) {
+        match chosen {
+            Chosen::Next => {}
+            Chosen::Skip(count) => {
+                (0..count.min(MOST_SKIPPED)).for_each(|_| _ = self.attempts.failed());
+                return self.connect(now, out);
+            }
+            Chosen::Other(remote) => self.other = Some(remote),
+        }
+        self.gates.is_chosen = true;
+        self.connect(now, out);
+    }
+
+    /// The server waits for the user.
+    pub(super) fn tell_pending(&mut self, rest: &str) {
+        let seconds = rest.split(',').find_map(|part| part.strip_prefix("timeout ")?.parse().ok());
+        self.go_on(Stage::Pending(seconds.map(Duration::from_secs)));
+    }
+
+    /// A message of the server for the user.
+    pub(super) fn tell_user(&self, text: &str) {
+        if self.gates.is_managed {
+            self.report(Report::Info(text.to_owned()));
+        }
+    }
+
+    /// Texts of `echo` that the server has pushed.
+    pub(super) fn tell_echo(&self, pushed: &[String]) {
+        let texts = pushed.iter().filter(|_| self.gates.is_managed).filter_map(|it| it.strip_prefix("echo "));
+        texts.for_each(|text| self.report(Report::Echo(text.to_owned())));
+    }
+
+    fn go_on(&mut self, stage: Stage) {
+        let rank = |stage: Stage| match stage {
+            Stage::Waiting(_) => 0,
+            Stage::Authenticating => 1,
+            Stage::Configuring => 2,
+            Stage::Pending(_) => 3,
+        };
+        // Keys of a session that is up are negotiated again, too.
+        let is_new = match self.stage {
+            None => matches!(stage, Stage::Waiting(_)),
+            Some(before) => rank(stage) > rank(before),
+        };
+        if self.gates.is_managed && is_new {
+            self.stage = Some(stage);
+            self.report(Report::Stage(stage));
         }
     }
 
@@ -264,12 +347,14 @@ impl ClientSide {
         self.core.stop(now, out);
         self.answers_until = None;
         self.retry_at = None;
+        self.other = None;
         self.is_asking = false;
     }
 
     /// The session is up.
     pub(super) fn connected(&mut self) {
         self.attempts.succeeded();
+        self.stage = None;
     }
 
     /// The session has ended, or an attempt has failed.
@@ -285,23 +370,27 @@ impl ClientSide {
         let Cause::Refused(reason) = cause else {
             self.login.ended();
             let wait = self.attempts.failed();
-            return self.retry_after(now, wait);
+            return self.retry_after(now, wait, signal(cause));
         };
+        if self.gates.is_managed {
+            self.report(Report::Failed(reason.clone()));
+        }
         let (advance, wait) = match self.login.refused(reason) {
             Next::Retry { advance, wait } => (advance, wait),
             Next::Ask => (false, Some(Duration::ZERO)),
             Next::End => return self.report(Report::Refused(reason.clone())),
         };
         let usual = if advance { self.attempts.failed() } else { self.attempts.refused() };
-        self.retry_after(now, wait.unwrap_or(usual));
+        self.retry_after(now, wait.unwrap_or(usual), signal(cause));
     }
 
-    fn retry_after(&mut self, now: Time, wait: Duration) {
+    fn retry_after(&mut self, now: Time, wait: Duration, reason: &'static str) {
         if self.max_rounds.is_some_and(|most| self.attempts.rounds() >= most) {
             return self.report(Report::GaveUp);
         }
         self.retry_at = Some(now + wait);
-        self.report(Report::Reconnects);
+        self.other = None;
+        self.report(Report::Reconnects(reason));
     }
 
     /// The names of servers have these addresses now. A session goes on with the old one.
@@ -343,6 +432,7 @@ fn signal(cause: &Cause) -> &'static str {
         Cause::Told(command) if command.starts_with("HALT") => "server-pushed-halt",
         Cause::Told(_) => "server-pushed-connection-reset",
         Cause::Stopped => "sigusr1",
+        Cause::Refused(_) => "auth-failure",
         _ => "tls-error",
     }
 }

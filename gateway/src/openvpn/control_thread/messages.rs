@@ -6,14 +6,19 @@ use crate::openvpn::login::Question;
 use crate::openvpn::options::Network;
 use crate::openvpn::scripts::{Answer, Environment};
 use crate::openvpn::settings::Remote;
+use config::openvpn::settings::AuthRetry;
+use ipnet::IpNet;
 use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::sync::oneshot;
 use tunnel::openvpn::action::SessionNumber;
 use tunnel::openvpn::key_method::Credentials;
+use zeroize::Zeroizing;
 
 /// A request of control.
 pub enum Command {
     /// Show the sessions.
-    Snapshot(tokio::sync::oneshot::Sender<Snapshot>),
+    Snapshot(oneshot::Sender<Snapshot>),
     /// The interface went up or down, or has another MTU.
     Link {
         /// Whether it is up.
@@ -29,8 +34,15 @@ pub enum Command {
     Answer(Credentials),
     /// End the sessions; a client connects again.
     Restart,
-    /// End the sessions of clients with this common name; how many there were.
-    Disconnect(String, tokio::sync::oneshot::Sender<usize>),
+    /// End sessions of clients.
+    Disconnect {
+        /// Which ones.
+        victim: Victim,
+        /// What they are told.
+        told: String,
+        /// How many there were.
+        reply: oneshot::Sender<usize>,
+    },
     /// A program has answered a question about a client.
     Answered {
         /// The session.
@@ -42,30 +54,127 @@ pub enum Command {
     },
     /// The revocation list was looked at.
     Revocations(Answer),
-    /// The management interface has decided about a client, after [`Report::Asked`]. It is ignored if that is not asked any more.
-    Verdict {
-        /// The session.
-        session: SessionNumber,
+    /// The management interface has decided about a client, after [`ClientEvent::Asked`].
+    Decide {
+        /// The number of the client.
+        client: u64,
         /// The key that was asked about.
-        key_id: u8,
+        key: u8,
         /// The decision.
-        verdict: Decision,
+        decision: Decision,
+        /// Whether it is asked about still.
+        reply: oneshot::Sender<bool>,
     },
+    /// The management interface decides later: the user of the client is needed.
+    Pending {
+        /// The number of the client.
+        client: u64,
+        /// The key that was asked about.
+        key: u8,
+        /// What the client is told, in the words of `INFO_PRE`.
+        text: String,
+        /// How long it may take.
+        wait: Duration,
+        /// Whether it is asked about still.
+        reply: oneshot::Sender<bool>,
+    },
+    /// A client answers a challenge of its server (`cr-response`); whether it is connected.
+    Respond(String, oneshot::Sender<bool>),
+    /// What a client does when its password is refused.
+    AuthRetry(AuthRetry),
+    /// Forget passwords that the user has entered.
+    Forget,
+    /// An attempt to connect may go on, after [`Report::Holds`].
+    LeaveHold,
+    /// Where to connect to, after [`Report::Connects`].
+    Remote(Chosen),
     /// Tell the peers, and stop the thread.
     Stop,
 }
 
-/// A client about which the management interface is asked (`management-client-auth`).
+/// Clients that are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Victim {
+    /// Those with this common name.
+    Name(String),
+    /// The one at this address.
+    Address(SocketAddr),
+    /// The one with this number.
+    Client(u64),
+}
+
+/// Where to connect to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chosen {
+    /// To the server that is next.
+    Next,
+    /// To one after it: so many are left out.
+    Skip(u32),
+    /// To this one.
+    Other(Remote),
+}
+
+/// What the management interface is told about clients of a server (`management-client-auth`).
 #[derive(Debug)]
-pub struct Asked {
-    /// The session.
-    pub session: SessionNumber,
-    /// Its key, which the verdict names.
-    pub key_id: u8,
-    /// Whether the session is up, and only its keys are new.
-    pub is_renewal: bool,
-    /// What is known about it, with the password.
-    pub environment: Environment,
+pub enum ClientEvent {
+    /// A client waits for a decision.
+    Asked {
+        /// The number of the client.
+        client: u64,
+        /// Its key, which the decision names.
+        key: u8,
+        /// Whether the session is up, and only its keys are new.
+        is_renewal: bool,
+        /// What is known about it, with the password.
+        environment: Environment,
+    },
+    /// Its session is up.
+    Established {
+        /// The number of the client.
+        client: u64,
+        /// What is known about it.
+        environment: Environment,
+    },
+    /// Its session has ended.
+    Disconnected {
+        /// The number of the client.
+        client: u64,
+        /// What is known about it.
+        environment: Environment,
+    },
+    /// An address leads to it.
+    Address {
+        /// The number of the client.
+        client: u64,
+        /// The address, or a network.
+        prefix: IpNet,
+        /// Whether it is its own address.
+        is_primary: bool,
+    },
+    /// It has answered a challenge.
+    Response {
+        /// The number of the client.
+        client: u64,
+        /// Its last key.
+        key: u8,
+        /// The answer.
+        text: String,
+        /// What is known about it.
+        environment: Environment,
+    },
+}
+
+/// What a client is about to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It waits for the first answer of its server, which is there.
+    Waiting(SocketAddr),
+    /// It negotiates keys.
+    Authenticating,
+    /// It asks for its options.
+    Configuring,
+    /// The server waits for the user, for so long if it has said so.
+    Pending(Option<Duration>),
 }
 
 /// What the thread tells the owner of the interface.
@@ -84,14 +193,28 @@ pub enum Report {
     Over(&'static str),
     /// A server has given us this network.
     Configured(Box<Network>),
-    /// An attempt has failed or a session has ended: the names of servers may have other addresses.
-    Reconnects,
+    /// An attempt has failed or a session has ended, for this reason: the names of servers may have other addresses.
+    Reconnects(&'static str),
     /// All servers were tried as often as they may be.
     GaveUp,
     /// The user must be asked before the next attempt to connect.
     Asks(Question),
     /// The server has refused us for good, with this reason.
     Refused(String),
-    /// A client waits for a verdict of the management interface.
-    Asked(Asked),
+    /// Something happened to a client of a server.
+    Client(ClientEvent),
+    /// A client goes on to this.
+    Stage(Stage),
+    /// An attempt to connect waits for [`Command::LeaveHold`].
+    Holds,
+    /// An attempt to connect waits for [`Command::Remote`]: this server is next.
+    Connects(Remote),
+    /// The server has refused the password, for this reason.
+    Failed(String),
+    /// The server has given us a token.
+    Token(Zeroizing<String>),
+    /// A message of the server for the user.
+    Info(String),
+    /// A text of `echo` of the server.
+    Echo(String),
 }

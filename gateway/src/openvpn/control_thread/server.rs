@@ -8,6 +8,7 @@
 
 mod deciding;
 mod files;
+mod managed;
 mod questions;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ pub use deciding::Decision;
 use deciding::{Deciding, Question};
 use files::FileWatch;
 use ipnet::IpNet;
+use managed::Numbers;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -61,6 +63,7 @@ pub(super) struct ServerSide {
     reports: mpsc::UnboundedSender<Report>,
     /// Clients whose verdict is not complete.
     deciding: BTreeMap<SessionNumber, Deciding>,
+    numbers: Numbers,
     /// The last ticket: an answer with another one is too late.
     ticket: u64,
     /// Clients that were admitted, of which some may not be connected yet.
@@ -73,6 +76,7 @@ pub(super) struct ServerSide {
 /// A client that has addresses.
 struct Admitted {
     name: String,
+    user: String,
     prefixes: Vec<IpNet>,
     /// What programs are told about it.
     environment: Environment,
@@ -111,6 +115,7 @@ impl ServerSide {
             own,
             reports,
             deciding,
+            numbers: Numbers::default(),
             ticket: 0,
             admitted,
             files,
@@ -134,6 +139,12 @@ impl ServerSide {
     /// The common name of a client.
     pub(super) fn common_name(&self, session: SessionNumber) -> Option<&str> {
         self.admitted.get(&session).map(|admitted| admitted.name.as_str())
+    }
+
+    /// The user name of a client.
+    pub(super) fn user(&self, session: SessionNumber) -> Option<&str> {
+        let admitted = self.admitted.get(&session);
+        admitted.map(|admitted| admitted.user.as_str()).filter(|user| !user.is_empty())
     }
 
     /// The sessions of clients with a common name.
@@ -163,6 +174,8 @@ impl ServerSide {
             self.take_back(&deciding);
         }
         self.pool.release(session);
+        let lasted = self.admitted.get(&session).map(|admitted| now.monotonic - admitted.since);
+        self.tell_closed(session, bytes, lasted.unwrap_or_default());
         let Some(mut admitted) = self.admitted.remove(&session) else { return };
         for prefix in std::mem::take(&mut admitted.learned) {
             self.forget_address(prefix, &admitted.environment);

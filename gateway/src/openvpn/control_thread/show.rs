@@ -67,17 +67,22 @@ impl<T: Transmit> ControlThread<T> {
         let clock = self.shared.clock.now();
         let now = clock.monotonic;
         let sessions = self.sessions.iter().map(|(number, entry)| {
-            let common_name = match &self.side {
-                Side::Server(server) => server.common_name(*number).map(str::to_owned),
-                Side::Client(_) => None,
+            let (client_id, common_name, user) = match &self.side {
+                Side::Server(server) => (
+                    server.client_of(*number),
+                    server.common_name(*number).map(str::to_owned),
+                    server.user(*number).map(str::to_owned),
+                ),
+                Side::Client(_) => (0, None, None),
             };
+            let control = self.control_bytes.of(*number);
             let Peer { endpoint, received, sent, .. } = &*entry.peer;
             let received_at = entry.activity.gone(Some(Duration::ZERO)).unwrap_or(now).min(now);
             Session {
                 number: *number,
-                client_id: entry.client_id,
+                client_id,
                 common_name,
-                user: None,
+                user,
                 address: endpoint.load().as_ref().map(|endpoint| endpoint.remote),
                 local: endpoint.load().as_ref().and_then(|endpoint| endpoint.local),
                 prefixes: entry.prefixes.clone(),
@@ -85,8 +90,8 @@ impl<T: Transmit> ControlThread<T> {
                 duration: now - entry.since,
                 since: entry.since_wall,
                 referred: clock.wall.saturating_sub(now - received_at),
-                received_bytes: received.bytes(),
-                sent_bytes: sent.bytes(),
+                received_bytes: received.bytes() + control[0],
+                sent_bytes: sent.bytes() + control[1],
             }
         });
         Snapshot {

@@ -84,6 +84,8 @@ pub(super) fn client(
         ends_on_failure: settings.tls.exit_on_failure,
         login,
         authorities: authorities.unwrap_or_default(),
+        is_managed: settings.management.is_some(),
+        asks_remote: settings.management.as_ref().is_some_and(|management| management.query_remote),
     })
 }
 

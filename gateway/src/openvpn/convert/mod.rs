@@ -22,7 +22,7 @@ use super::limits::Limits;
 use super::scripts::{Programs, Scripts};
 use super::settings::{DEFAULT_MSSFIX, DEFAULT_MTU, Role as SettingsRole, Settings};
 use config::import::Files;
-use config::openvpn::settings::{Connection, Log, MssFix, Process, Role};
+use config::openvpn::settings::{Connection, Log, Management, ManagementAddress, MssFix, Process, Role};
 use config::openvpn::{Loaded, OpenVpn, Position, Refusal, Remark};
 use ipnet::IpNet;
 use std::collections::BTreeMap;
@@ -48,6 +48,8 @@ pub struct Plan {
     pub process: Process,
     /// Its log.
     pub log: Log,
+    /// Its management interface.
+    pub management: Option<Management>,
     /// Directives without an effect, and warnings.
     pub remarks: Vec<Remark>,
     /// The programs that it names; [`Settings::scripts`] has none until their process is started.
@@ -118,6 +120,11 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
         Role::Server | Role::SiteToSite => not_served::OF_CLIENT,
     });
     values::check(&settings, &mut refusals);
+    let address = settings.management.as_ref().map(|management| &management.address);
+    if matches!(address, Some(ManagementAddress::Tunnel(_))) {
+        let fix = "write an address of this machine, or a path with unix behind it";
+        refusals.refuse("management", "the address tunnel", fix);
+    }
     let sockets = sockets::sockets(&settings, sources, &mut refusals);
     // A connection is there unless it was refused.
     let none = Connection::default();
@@ -151,8 +158,8 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
     };
     let converted = Settings { role, port, udp, mtu, mssfix, is_null, queue, scripts, programs, limits, tcp };
     let programs = programs::programs(&settings);
-    let OpenVpn { device, process, log, .. } = settings;
-    Ok(Plan { name: device.name, settings: converted, process, log, remarks, programs })
+    let OpenVpn { device, process, log, management, .. } = settings;
+    Ok(Plan { name: device.name, settings: converted, process, log, management, remarks, programs })
 }
 
 /// Warns of what differs from OpenVPN.

@@ -8,7 +8,6 @@ pub(super) type Row = (&'static str, &'static str);
 
 const DELETE: &str = "delete the line";
 const SCRIPT: &str = "delete the line: no program is run";
-const MANAGEMENT: &str = "delete the line, and use postern show";
 const CHROOT: &str =
     "delete the line: a filter of system calls confines the process, and user takes its rights";
 const ROUTE: &str = "delete the line: routes are in the main table, without a metric";
@@ -36,18 +35,6 @@ pub(super) const NOT_SERVED: &[Row] = &[
     ("client-crresponse", SCRIPT),
     ("tls-export-cert", SCRIPT),
     ("tls-crypt-v2-verify", SCRIPT),
-    // The management interface.
-    ("management", MANAGEMENT),
-    ("management-hold", MANAGEMENT),
-    ("management-signal", MANAGEMENT),
-    ("management-forget-disconnect", MANAGEMENT),
-    ("management-up-down", MANAGEMENT),
-    ("management-query-passwords", MANAGEMENT),
-    ("management-query-remote", MANAGEMENT),
-    ("management-client-auth", MANAGEMENT),
-    ("management-log-cache", MANAGEMENT),
-    ("management-client-user", MANAGEMENT),
-    ("management-client-group", MANAGEMENT),
     // The server.
     ("client-to-client", "delete the line: clients reach each other with sysctl net.ipv4.ip_forward=1"),
     ("connect-freq", DELETE),
@@ -97,7 +84,9 @@ mod tests {
         keepalive ping ping-restart reneg-sec reneg-bytes reneg-pkts hand-window tran-window tls-timeout auth-nocache verb mute \
         persist-key override-username auth-user-pass auth-retry static-challenge tcp-nodelay tcp-queue-limit \
         log log-append syslog suppress-timestamps echo daemon user group writepid \
-        nice mlock status status-version remap-usr1 persist-local-ip persist-remote-ip local connect-timeout server-poll-timeout mtu-disc bind-dev \
+        nice mlock management management-client management-hold management-signal management-forget-disconnect management-up-down \
+        management-query-passwords management-query-remote management-client-auth management-log-cache management-client-user \
+        management-client-group status status-version remap-usr1 persist-local-ip persist-remote-ip local connect-timeout server-poll-timeout mtu-disc bind-dev \
         client-connect client-disconnect learn-address tls-verify tmp-dir max-routes-per-client \
         client-cert-not-required auth-user-pass-verify auth-user-pass-optional username-as-common-name ifconfig-push-constraint \
         auth-gen-token auth-gen-token-secret ifconfig-pool-persist \

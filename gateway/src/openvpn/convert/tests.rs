@@ -286,7 +286,7 @@ fn refused(base: &str, line: &str) -> String {
 #[test]
 fn what_is_not_served_yet_is_refused_with_its_line() {
     let server = [
-        "management 127.0.0.1 7505",
+        "management tunnel 7505",
         "client-to-client",
         "replay-window 60000",
         "auth none",

@@ -4,6 +4,7 @@ use super::questions::Progress;
 use super::variables::{certificate_name, chain, subject};
 use super::{Admitted, ServerSide};
 use crate::openvpn::pool::{Exhausted, Lease};
+use crate::openvpn::scripts::environment::printable;
 use crate::openvpn::scripts::{Answer, Environment, Hook, Outcome};
 use crate::openvpn::settings::ClientOverride;
 use crate::openvpn::tokens::Token;
@@ -80,8 +81,13 @@ pub(super) enum Question {
 pub enum Decision {
     /// The client is accepted, with these lines as in a file of `client-config-dir`.
     Accept(String),
-    /// It is refused, and told the reason.
-    Refuse(String),
+    /// It is refused.
+    Refuse {
+        /// Why, for the log.
+        reason: String,
+        /// What the client is told.
+        told: String,
+    },
 }
 
 /// An answer to a question.
@@ -118,6 +124,9 @@ pub(super) enum Refused {
     /// The client is told the reason.
     #[error("{0}")]
     Told(String),
+    /// The management interface has refused it; the client is told the second.
+    #[error("client-deny: {0}")]
+    Denied(String, String),
     #[error("no answer came in time")]
     Late,
     #[error("too many clients wait for a decision")]
@@ -128,7 +137,7 @@ impl Refused {
     /// What the client is told; the log has more.
     fn told(&self) -> String {
         match self {
-            Self::Told(reason) => reason.clone(),
+            Self::Told(reason) | Self::Denied(_, reason) => reason.clone(),
             Self::NoPassword | Self::Program(_) | Self::BadName | Self::Revoked(_) | Self::Certificate(_) => {
                 String::new()
             }
@@ -147,6 +156,9 @@ impl ServerSide {
         request: Request,
         out: &mut Outbox,
     ) {
+        if !request.is_renewal {
+            self.numbers.begin(session);
+        }
         let chain = chain(&request.certificates, &self.access.authorities);
         let (environment, until) = (self.about(&request, &chain), now.monotonic + self.access.longest);
         let deciding = Deciding {
@@ -203,23 +215,6 @@ impl ServerSide {
                 self.proceed(now, session, deciding, out);
             }
             Err(refused) => self.refuse(now, session, &deciding, &refused, out),
-        }
-    }
-
-    /// Takes the answer of the management interface, which names the key.
-    pub(in super::super) fn take_decision(
-        &mut self,
-        now: Now,
-        session: SessionNumber,
-        key_id: u8,
-        decision: Decision,
-        out: &mut Outbox,
-    ) {
-        let asked = self.deciding.get(&session).filter(|deciding| {
-            deciding.request.key_id == key_id && deciding.question == Question::Management
-        });
-        if let Some(ticket) = asked.map(|deciding| deciding.ticket) {
-            self.answered(now, session, ticket, Answered::Management(decision), out);
         }
     }
 
@@ -283,13 +278,22 @@ impl ServerSide {
         let mut push = self.options(&deciding);
         push.extend(told);
         self.files.leases_changed(now.monotonic);
-        let Deciding { name, environment, prefixes, mut is_announced, learned, own, .. } = deciding;
+        let Deciding { name, environment, prefixes, mut is_announced, learned, own, request, .. } = deciding;
         // Without client-connect, nothing else announces it to client-disconnect.
         is_announced |= !self.scripts.has(Hook::ClientConnect);
-        let since = now.monotonic;
+        let (since, user) = (now.monotonic, printable(&request.credentials.user));
         let session_seconds = own.session_seconds;
-        let admitted =
-            Admitted { name, prefixes, environment, since, is_announced, learned, token, session_seconds };
+        let admitted = Admitted {
+            name,
+            user,
+            prefixes,
+            environment,
+            since,
+            is_announced,
+            learned,
+            token,
+            session_seconds,
+        };
         self.admitted.insert(session, admitted);
         self.core.admit(now, session, key_id, Verdict::Accept { push }, out);
     }

@@ -3,7 +3,7 @@
 use super::deciding::{Answered, Deciding, Decision, Question, Refused};
 use super::{ServerSide, line_of, shown, variables};
 use crate::openvpn::client_file;
-use crate::openvpn::control_thread::{Asked, Command, Report};
+use crate::openvpn::control_thread::Command;
 use crate::openvpn::pool::Lease;
 use crate::openvpn::scripts::{self, Answer, Deferral, Hook, Outcome, Request as Run, TemporaryFile};
 use crate::openvpn::settings::{ClientOverride, PasswordWay};
@@ -69,7 +69,9 @@ impl ServerSide {
                 deciding.management = Some(lines);
                 return Ok(Go(Question::Password));
             }
-            Answered::Management(Decision::Refuse(reason)) => return Err(Refused::Told(reason)),
+            Answered::Management(Decision::Refuse { reason, told }) => {
+                return Err(Refused::Denied(reason, told));
+            }
             Answered::Program(answer) => answer,
         };
         if answer.outcome == Outcome::Deferred {
@@ -147,11 +149,7 @@ impl ServerSide {
         }
         self.ticket += 1;
         deciding.ticket = self.ticket;
-        let mut environment = deciding.environment.clone();
-        environment.set("password", &*deciding.request.credentials.password);
-        let (key_id, is_renewal) = (deciding.request.key_id, deciding.request.is_renewal);
-        // When the program ends, the report has no receiver.
-        let _ = self.reports.send(Report::Asked(Asked { session, key_id, is_renewal, environment }));
+        self.tell_asked(session, deciding);
         Ok(Wait)
     }
 

@@ -1,0 +1,20 @@
+//! What an attempt of a client to connect waits for.
+
+/// What the management interface is asked before an attempt to connect.
+pub(super) struct Gates {
+    /// Whether it is there.
+    pub(super) is_managed: bool,
+    /// Whether it is asked where to connect to (`management-query-remote`).
+    pub(super) asks_remote: bool,
+    /// Whether this attempt does not wait for `hold release`: it was given, as before the first attempt.
+    pub(super) is_released: bool,
+    /// Whether it has answered where to connect to.
+    pub(super) is_chosen: bool,
+}
+
+impl Gates {
+    /// The attempt begins; the next one asks again.
+    pub(super) fn passed(&mut self) {
+        (self.is_released, self.is_chosen) = (false, false);
+    }
+}

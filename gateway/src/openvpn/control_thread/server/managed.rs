@@ -1,0 +1,153 @@
+//! Clients and the management interface: their numbers, what it is told about them, what it decides.
+
+use super::deciding::{Answered, Deciding, Decision, Question};
+use super::{Report, ServerSide};
+use crate::openvpn::control_thread::ClientEvent;
+use crate::openvpn::scripts::environment::printable;
+use ipnet::IpNet;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tunnel::Now;
+use tunnel::openvpn::Outbox;
+use tunnel::openvpn::action::SessionNumber;
+
+/// The numbers of clients: each connection has its own, which is never used again.
+#[derive(Default)]
+pub(super) struct Numbers {
+    next: u64,
+    known: BTreeMap<SessionNumber, Known>,
+}
+
+/// A connection.
+struct Known {
+    client: u64,
+    /// The last key that was asked about.
+    key: u8,
+    /// Whether the management interface was told of it.
+    is_told: bool,
+}
+
+impl Numbers {
+    /// A session begins: its number may be that of an earlier one.
+    pub(super) fn begin(&mut self, session: SessionNumber) {
+        self.known.insert(session, Known { client: self.next, key: 0, is_told: false });
+        self.next += 1;
+    }
+}
+
+impl ServerSide {
+    /// The number of a client.
+    pub(in super::super) fn client_of(&self, session: SessionNumber) -> u64 {
+        self.numbers.known.get(&session).map_or(0, |known| known.client)
+    }
+
+    /// The session of a client with a number.
+    pub(in super::super) fn session_of(&self, client: u64) -> Option<SessionNumber> {
+        let mut known = self.numbers.known.iter();
+        known.find(|(_, known)| known.client == client).map(|(session, _)| *session)
+    }
+
+    fn tell(&self, event: ClientEvent) {
+        // When the program ends, the report has no receiver.
+        let _ = self.reports.send(Report::Client(event));
+    }
+
+    /// Asks about a client.
+    pub(super) fn tell_asked(&mut self, session: SessionNumber, deciding: &Deciding) {
+        let Some(known) = self.numbers.known.get_mut(&session) else { return };
+        known.key = deciding.request.key_id;
+        known.is_told = true;
+        let (client, key, is_renewal) = (known.client, known.key, deciding.request.is_renewal);
+        let mut environment = deciding.environment.clone();
+        environment.set("password", &*deciding.request.credentials.password);
+        self.tell(ClientEvent::Asked { client, key, is_renewal, environment });
+    }
+
+    /// The session of a client is up.
+    pub(in super::super) fn connected(&mut self, session: SessionNumber) {
+        if !self.access.asks_management {
+            return;
+        }
+        // A token may have stood for the answer: then it is told of now.
+        let Some(known) = self.numbers.known.get_mut(&session) else { return };
+        known.is_told = true;
+        let client = known.client;
+        let Some(admitted) = self.admitted.get(&session) else { return };
+        for prefix in &admitted.prefixes {
+            let is_primary = self.network.own().any(|own| own.contains(&prefix.addr())) && is_host(prefix);
+            self.tell(ClientEvent::Address { client, prefix: *prefix, is_primary });
+        }
+        let environment = admitted.environment.clone();
+        self.tell(ClientEvent::Established { client, environment });
+    }
+
+    /// A session has ended, after this many bytes from and to the client.
+    pub(super) fn tell_closed(&mut self, session: SessionNumber, bytes: [u64; 2], lasted: Duration) {
+        let Some(known) = self.numbers.known.remove(&session).filter(|known| known.is_told) else { return };
+        let admitted = self.admitted.get(&session);
+        let mut environment = admitted.map(|admitted| admitted.environment.clone()).unwrap_or_default();
+        if admitted.is_some() {
+            environment.set("bytes_received", bytes[0]);
+            environment.set("bytes_sent", bytes[1]);
+            environment.set("time_duration", lasted.as_secs());
+        }
+        self.tell(ClientEvent::Disconnected { client: known.client, environment });
+    }
+
+    /// A client has answered a challenge.
+    pub(in super::super) fn tell_response(&self, session: SessionNumber, text: &str) {
+        let Some(known) = self.numbers.known.get(&session).filter(|known| known.is_told) else { return };
+        let environment = match (self.deciding.get(&session), self.admitted.get(&session)) {
+            (Some(deciding), _) => deciding.environment.clone(),
+            (None, Some(admitted)) => admitted.environment.clone(),
+            (None, None) => return,
+        };
+        let (client, key, text) = (known.client, known.key, printable(text));
+        self.tell(ClientEvent::Response { client, key, text, environment });
+    }
+
+    /// The session that is asked about, with the ticket of the question.
+    fn asked_about(&self, client: u64, key: u8) -> Option<(SessionNumber, u64)> {
+        let session = self.session_of(client)?;
+        let deciding = self.deciding.get(&session)?;
+        let is_asked = deciding.request.key_id == key && deciding.question == Question::Management;
+        is_asked.then_some((session, deciding.ticket))
+    }
+
+    /// Takes the decision about a client; whether it is asked about still.
+    pub(in super::super) fn take_decision(
+        &mut self,
+        now: Now,
+        client: u64,
+        key: u8,
+        decision: Decision,
+        out: &mut Outbox,
+    ) -> bool {
+        let Some((session, ticket)) = self.asked_about(client, key) else { return false };
+        self.answered(now, session, ticket, Answered::Management(decision), out);
+        true
+    }
+
+    /// The decision comes later: the client is told this text, and has so long; whether it is asked about still.
+    pub(in super::super) fn take_pending(
+        &mut self,
+        now: Now,
+        client: u64,
+        key: u8,
+        text: &str,
+        wait: Duration,
+        out: &mut Outbox,
+    ) -> bool {
+        let Some((session, _)) = self.asked_about(client, key) else { return false };
+        let wait = wait.min(self.access.longest_pending);
+        if let Some(deciding) = self.deciding.get_mut(&session) {
+            deciding.until = deciding.until.max(now.monotonic + wait);
+        }
+        self.core.tell_pending(now, session, key, wait, &printable(text), out);
+        true
+    }
+}
+
+fn is_host(prefix: &IpNet) -> bool {
+    prefix.prefix_len() == prefix.max_prefix_len()
+}

@@ -1,0 +1,72 @@
+//! The question for a user name and a password, until the client of the management interface has answered it.
+
+use crate::openvpn::login::{Credentials, Question};
+use crate::openvpn::scripts::environment::printable;
+use std::sync::mpsc::Sender;
+use zeroize::Zeroizing;
+
+/// The type of the question, as the client names it.
+const KIND: &str = "Auth";
+
+/// A question, and what has been answered of it.
+pub(super) struct Query {
+    user: Option<String>,
+    password: Option<Zeroizing<String>>,
+    asks_user: bool,
+    text: String,
+    /// The threads that wait for the answer.
+    waiting: Vec<Sender<Credentials>>,
+}
+
+impl Query {
+    pub(super) fn new(question: &Question, waiting: Sender<Credentials>) -> Self {
+        // The answer to a challenge comes within the password.
+        let user = question.user.clone().filter(|_| question.challenge.is_none());
+        let asks_user = user.is_none();
+        let what = if asks_user { "username/password" } else { "password" };
+        let challenge = question
+            .challenge
+            .as_ref()
+            .map(|(text, is_shown)| format!(" SC:{},{}", u8::from(*is_shown), printable(text)));
+        let text = format!(">PASSWORD:Need '{KIND}' {what}{}\n", challenge.unwrap_or_default());
+        Self { user, password: None, asks_user, text, waiting: vec![waiting] }
+    }
+
+    /// The message of the question.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Another thread waits for the same answer.
+    pub(super) fn join(&mut self, waiting: Sender<Credentials>) {
+        self.waiting.push(waiting);
+    }
+
+    /// Takes the user name; whether it is asked for.
+    pub(super) fn take_user(&mut self, kind: &str, user: &str) -> bool {
+        let is_asked = kind == KIND && self.asks_user;
+        if is_asked {
+            self.user = Some(user.to_owned());
+        }
+        is_asked
+    }
+
+    /// Takes the password; whether it is asked for.
+    pub(super) fn take_password(&mut self, kind: &str, password: &Zeroizing<String>) -> bool {
+        let is_asked = kind == KIND;
+        if is_asked {
+            self.password = Some(password.clone());
+        }
+        is_asked
+    }
+
+    /// Whether all was answered; the threads have the answer then.
+    pub(super) fn is_complete(&self) -> bool {
+        let (Some(user), Some(password)) = (&self.user, &self.password) else { return false };
+        for waiting in &self.waiting {
+            // The process may be about to end.
+            let _ = waiting.send(Credentials { user: user.clone(), password: password.clone() });
+        }
+        true
+    }
+}
