@@ -7,6 +7,7 @@ pub mod import;
 pub mod machine;
 pub mod openvpn;
 pub mod openvpn_files;
+pub mod openvpn_management;
 pub mod openvpn_server;
 pub mod requests;
 
@@ -73,6 +74,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("import-router", import::router),
     ("machine", machine::requests),
     ("openvpn-files", openvpn_files::files),
+    ("openvpn-management", openvpn_management::lines),
     ("requests", requests::requests),
     ("faults", faults),
     ("certificates", certificates),

@@ -17,6 +17,7 @@ mod openvpn_client_ends;
 #[path = "../netns/openvpn_ends.rs"]
 #[allow(dead_code)]
 mod openvpn_ends;
+mod openvpn_management;
 mod openvpn_scripts;
 mod plain_kernel;
 mod strongswan;
