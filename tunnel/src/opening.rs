@@ -51,9 +51,21 @@ pub(crate) fn open(
 
 /// One call for jobs of an AEAD cipher.
 #[inline]
-pub(crate) fn call(key: &dyn Key, mut jobs: ArrayVec<Job<'_>, JOBS>) -> Result<Verdicts, EngineFailure> {
-    key.open(&mut jobs)?;
+pub(crate) fn call(key: &dyn Key, jobs: &mut [Job<'_>]) -> Result<Verdicts, EngineFailure> {
+    key.open(jobs)?;
     Ok(jobs.iter().map(|job| job.authentic).collect())
+}
+
+/// The same for jobs that are made one by one. They are made in place: a list that is returned is moved with its empty places,
+/// which costs a packet that comes alone as much as all else.
+#[inline]
+pub(crate) fn call_each<'a>(
+    key: &dyn Key,
+    jobs: impl Iterator<Item = Job<'a>>,
+) -> Result<Verdicts, EngineFailure> {
+    let mut list = ArrayVec::<Job<'_>, JOBS>::new();
+    list.extend(jobs);
+    call(key, &mut list)
 }
 
 /// One call for jobs of a cipher and a hash.

@@ -106,7 +106,7 @@ impl SaKeys {
             let text = &mut covered[HEADER + 8..];
             jobs.push(Job { nonce, aad: &aad[..self.aad_length()], text, tag, authentic: false });
         }
-        opening::call(key, jobs)
+        opening::call(key, &mut jobs)
     }
 
     fn open_gmac(
@@ -131,7 +131,7 @@ impl SaKeys {
             let aad = self.take_gmac_aad(&mut aads, covered);
             jobs.push(Job { nonce, aad, text: &mut [], tag, authentic: false });
         }
-        opening::call(key, jobs)
+        opening::call(key, &mut jobs)
     }
 
     fn open_pair(

@@ -82,7 +82,8 @@ impl SessionKey {
             Job { nonce, aad: &[], text, tag, authentic: false }
         });
         loop {
-            let mut jobs: ArrayVec<Job<'_>, JOBS> = packets.by_ref().take(JOBS).collect();
+            let mut jobs = ArrayVec::<Job<'_>, JOBS>::new();
+            jobs.extend(packets.by_ref().take(JOBS));
             if jobs.is_empty() {
                 return Ok(());
             }
@@ -118,7 +119,7 @@ impl SessionKey {
                 let (text, tag) = sealed.split_last_chunk_mut::<TAG>().expect("the length was checked");
                 Job { nonce, aad: &[], text, tag, authentic: false }
             });
-            opening::call(&*self.key, jobs.collect())
+            opening::call_each(&*self.key, jobs)
         });
     }
 

@@ -68,7 +68,8 @@ impl AeadData {
     pub fn seal(&self, batch: &mut Batch, packets: Range<usize>) -> Result<(), EngineFailure> {
         let mut packets = batch.packets_mut(packets).map(|(_, packet)| self.job(packet));
         loop {
-            let mut jobs: ArrayVec<Job<'_>, JOBS> = packets.by_ref().take(JOBS).collect();
+            let mut jobs = ArrayVec::<Job<'_>, JOBS>::new();
+            jobs.extend(packets.by_ref().take(JOBS));
             if jobs.is_empty() {
                 return Ok(());
             }
@@ -127,7 +128,7 @@ impl AeadData {
     pub fn open(&self, batch: &mut Batch, packets: Range<usize>, drops: &DropCounters) {
         opening::open(batch, packets, drops, |batch, call| {
             let jobs = batch.packets_mut(call.packets).map(|(_, packet)| self.job(packet));
-            opening::call(&*self.key, jobs.collect())
+            opening::call_each(&*self.key, jobs)
         });
     }
 

@@ -250,7 +250,7 @@ impl EpochData {
             };
             opening::open(batch, same, drops, |batch, call| {
                 let jobs = batch.packets_mut(call.packets).map(|(_, packet)| job(&found.key, packet));
-                opening::call(&*found.key.key, jobs.collect())
+                opening::call_each(&*found.key.key, jobs)
             });
         }
     }
