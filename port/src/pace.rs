@@ -22,9 +22,9 @@ static PAUSE_MICROSECONDS: AtomicU32 = AtomicU32::new(Pace::USUAL.pause_microsec
 
 impl Pace {
     /// The pace at start.
-    pub const USUAL: Self = Self { burst: 32, spin_microseconds: 0, pause_microseconds: 100 };
+    pub const USUAL: Self = Self { burst: 32, spin_microseconds: 0, pause_microseconds: 200 };
     /// For many packets: one send for more of them.
-    pub const THROUGHPUT: Self = Self { burst: 128, spin_microseconds: 0, pause_microseconds: 100 };
+    pub const THROUGHPUT: Self = Self { burst: 128, spin_microseconds: 0, pause_microseconds: 200 };
     /// For packets that wait for little.
     pub const LATENCY: Self = Self { burst: 8, spin_microseconds: 50, pause_microseconds: 0 };
 

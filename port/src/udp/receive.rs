@@ -20,8 +20,8 @@ const LARGEST: usize = 65_536;
 /// The distance between two receive areas: an odd number of cache lines more than a power of two. Otherwise the start
 /// of all areas would share few cache sets; this makes small packets a third faster in memory.
 const STRIDE: usize = LARGEST + 17 * Slab::ALIGNMENT;
-/// Receives in one call, while each brings few packets.
-const MESSAGES: usize = 16;
+/// Receives in one call, while each brings few packets: what a sender of single datagrams sends in a pause of [`Pace::USUAL`].
+const MESSAGES: usize = 32;
 /// If the receives of a call return this many packets on average, the next call is for a single receive: more data would
 /// leave the cache before it is processed.
 const BULK: usize = 16;
@@ -51,6 +51,9 @@ pub struct UdpReceive {
     bursts: u32,
     /// The number of receives in the next call.
     messages: usize,
+    /// Where the kernel writes sources and control messages.
+    names: [Name; MESSAGES],
+    controls: [Control; MESSAGES],
 }
 
 impl UdpReceive {
@@ -67,6 +70,8 @@ impl UdpReceive {
             moderation: Moderation::default(),
             bursts: 0,
             messages: MESSAGES,
+            names: [Name::new(); MESSAGES],
+            controls: [Control::new(); MESSAGES],
         }
     }
 
@@ -95,8 +100,9 @@ impl UdpReceive {
             areas[asked] = area;
             asked += 1;
         }
-        let (mut names, mut controls) = ([Name::new(); MESSAGES], [Control::new(); MESSAGES]);
-        let lengths = receive_messages(fd, batch, &areas[..asked], &mut names, &mut controls)?;
+        // What is read of control messages, the kernel has written.
+        self.names[..asked].fill(Name::new());
+        let lengths = receive_messages(fd, batch, &areas[..asked], &mut self.names, &mut self.controls)?;
         let received = lengths.iter().flatten().count();
         for (index, &(length, control)) in lengths.iter().flatten().enumerate() {
             let length = match length {
@@ -106,11 +112,11 @@ impl UdpReceive {
                     continue;
                 }
             };
-            let said = controls[index].read(control);
+            let said = self.controls[index].read(control);
             let first = batch.len();
             let area = areas[index].start..areas[index].start + length;
             batch.segment(area, said.segment.unwrap_or(length));
-            batch.close_train(first, endpoint(&names[index], &said), said.ds_field);
+            batch.close_train(first, endpoint(&self.names[index], &said), said.ds_field);
             if batch.len() - first > 1 {
                 self.offloads.udp_gro.count(batch.len() - first);
             }
@@ -189,6 +195,10 @@ impl Receive for UdpReceive {
             let pause = failing.contains(&true).then_some(PAUSE);
             let readable = wake.wait_at_most(waiting, pause)?;
             self.ready = [0, 1].map(|version| readable[version] || failing[version]);
+            // The first packet of a burst is taken with those that follow at once.
+            if let Some(pause) = Pace::now().pause().filter(|_| self.moderation.is_busy()) {
+                let [] = wake.wait_at_most([], Some(pause))?;
+            }
         }
         self.bursts = 0;
         Ok(())
