@@ -83,6 +83,26 @@ impl DataChannel {
     }
 }
 
+/// What carries the packets of a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Datagrams.
+    Udp,
+    /// One TCP connection.
+    Tcp,
+}
+
+impl Transport {
+    /// As a directive of the client, or of the server.
+    fn directive(self, is_server: bool) -> &'static str {
+        match (self, is_server) {
+            (Self::Udp, _) => "proto udp\n",
+            (Self::Tcp, false) => "proto tcp-client\n",
+            (Self::Tcp, true) => "proto tcp-server\n",
+        }
+    }
+}
+
 /// Two running gateways, with the files that must live as long.
 pub struct Pair {
     /// The tunnel, in the form that measurements take: the client, and the server.
@@ -94,7 +114,7 @@ pub struct Pair {
 pub fn join(
     lab: &mut Lab,
     [client, server]: [&Program; 2],
-    channel: DataChannel,
+    (transport, channel): (Transport, DataChannel),
     namespaces: [&str; 2],
     net: u8,
 ) -> Outcome<Pair> {
@@ -103,7 +123,7 @@ pub fn join(
     let mut gateways = Vec::new();
     for (end, program) in [(1, server), (0, client)] {
         let interface = lab.interface(&format!("o{net}{}", ["c", "s"][end]));
-        let text = configuration(directory.path(), end, &interface, channel, net)?;
+        let text = configuration(directory.path(), end, &interface, (transport, channel), net)?;
         let file = directory.path().join(format!("{end}.conf"));
         std::fs::write(&file, text)?;
         let process = start(lab, program, namespaces[end], &file)?;
@@ -115,7 +135,9 @@ pub fn join(
     wait_until(PATIENCE, answers).map_err(|error| {
         let log = |end: u8| std::fs::read_to_string(directory.path().join(format!("{end}.log")));
         let logs = [0, 1].map(|end| log(end).unwrap_or_default()).concat();
-        format!("{client:?} and {server:?} with {channel:?} do not connect: {error}\n{logs}")
+        format!(
+            "{client:?} and {server:?} with {transport:?} and {channel:?} do not connect: {error}\n{logs}"
+        )
     })?;
     let inside_v6 = [String::new(), String::new()];
     Ok(Pair { tunnel: Tunnel { gateways, inside, inside_v6 }, _directory: directory })
@@ -132,12 +154,13 @@ fn configuration(
     directory: &Path,
     end: usize,
     interface: &str,
-    channel: DataChannel,
+    (transport, channel): (Transport, DataChannel),
     net: u8,
 ) -> Outcome<String> {
     let file = |kind: &str| directory.join(format!("{end}.{kind}")).to_string_lossy().into_owned();
     let mut text = format!(
-        "dev {interface}\ndev-type tun\nproto udp\ncert {}\nkey {}\n<peer-fingerprint>\n{}\n</peer-fingerprint>\n{}",
+        "dev {interface}\ndev-type tun\n{}cert {}\nkey {}\n<peer-fingerprint>\n{}\n</peer-fingerprint>\n{}",
+        transport.directive(end == 1),
         file("crt"),
         file("key"),
         fingerprint(&directory.join(format!("{}.crt", 1 - end)))?,

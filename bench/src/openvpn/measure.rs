@@ -1,6 +1,7 @@
 //! One measurement of one pair, and the CPU time that it took.
 
 use super::report::{Cost, Run};
+use super::{is_for_subtraction, is_over_tcp};
 use crate::Outcome;
 use lab::traffic;
 use lab::wireguard::{Gateway, Tunnel};
@@ -44,6 +45,15 @@ impl Test {
             Self::Udp { payload: 64 } => SMALL.to_owned(),
             Self::Udp { payload } => format!("UDP, {} bytes", payload + 28),
         }
+    }
+
+    /// Whether this is measured with a pair. Pairs for subtraction make the two transfers that the bottleneck is found with; over TCP,
+    /// a download and large datagrams would show no more than the other measurements do.
+    pub(super) fn is_for(self, pair: &str) -> bool {
+        if is_for_subtraction(pair) {
+            return matches!(self, Self::Tcp { reverse: false } | Self::Http);
+        }
+        !is_over_tcp(pair) || !matches!(self, Self::Http | Self::Udp { payload: 1372 })
     }
 
     /// The units of the value, and of its cost, if it has one.

@@ -2,8 +2,8 @@
 //! goes.
 //!
 //! ```text
-//! pairs: ours, stock, one of each, stock and ours with less and less protection, our IPsec
-//! for each measurement and round: all pairs in turn, every second round backwards
+//! pairs: ours, stock, one of each, our IPsec; over TCP: ours, stock, stock with our server; stock and ours with less and less protection
+//! for each measurement and round: all pairs that it is for in turn, every second round backwards
 //! CPU: of each gateway, user and system, by thread; of the machine, in softirqs
 //! ```
 //!
@@ -19,7 +19,7 @@ pub use report::{Comparison, Cost, Measurement, PairNames, Report, Run};
 use crate::Outcome;
 use crate::report::Machine;
 use crate::tunnel::progress_bar;
-use lab::openvpn::{DataChannel, Program, join};
+use lab::openvpn::{DataChannel, Program, Transport, join};
 use lab::wireguard::Tunnel;
 use lab::{Lab, ipsec, traffic};
 use measure::{TESTS, Test};
@@ -49,6 +49,12 @@ pub(crate) const STOCK: &str = "openvpn";
 pub(crate) const OUR_SERVER: &str = "openvpn-to-postern";
 /// Our client of OpenVPN as the server.
 pub(crate) const OUR_CLIENT: &str = "postern-to-openvpn";
+/// Ours at both ends, over TCP.
+pub(crate) const OURS_TCP: &str = "postern-tcp";
+/// OpenVPN at both ends, over TCP.
+pub(crate) const STOCK_TCP: &str = "openvpn-tcp";
+/// OpenVPN as the client of our server, over TCP.
+pub(crate) const OUR_SERVER_TCP: &str = "openvpn-to-postern-tcp";
 /// OpenVPN with AES-256-CBC and HMAC-SHA256.
 pub(crate) const STOCK_BOTH: &str = "openvpn-cbc-sha256";
 /// OpenVPN with HMAC-SHA256 alone.
@@ -65,12 +71,15 @@ pub(crate) const OURS_BARE: &str = "postern-none";
 pub(crate) const IPSEC: &str = "postern-ipsec";
 
 /// The names of all pairs, in the order of the report.
-pub const PAIRS: [&str; 11] = [
+pub const PAIRS: [&str; 14] = [
     OURS,
     STOCK,
     OUR_SERVER,
     OUR_CLIENT,
     IPSEC,
+    OURS_TCP,
+    STOCK_TCP,
+    OUR_SERVER_TCP,
     STOCK_BOTH,
     STOCK_DIGEST,
     STOCK_BARE,
@@ -78,6 +87,16 @@ pub const PAIRS: [&str; 11] = [
     OURS_DIGEST,
     OURS_BARE,
 ];
+
+/// Whether TCP carries the packets of a pair.
+fn is_over_tcp(pair: &str) -> bool {
+    matches!(pair, OURS_TCP | STOCK_TCP | OUR_SERVER_TCP)
+}
+
+/// Whether a pair only shows what is left of the cost without a part of the protection.
+fn is_for_subtraction(pair: &str) -> bool {
+    matches!(pair, STOCK_BOTH | STOCK_DIGEST | STOCK_BARE | OURS_BOTH | OURS_DIGEST | OURS_BARE)
+}
 
 /// A running pair: its tunnel lives as long as what it was made of.
 enum Pair {
@@ -95,6 +114,9 @@ impl Pair {
             STOCK => ([&stock; 2], DataChannel::Aead),
             OUR_SERVER => ([&stock, &ours], DataChannel::Aead),
             OUR_CLIENT => ([&ours, &stock], DataChannel::Aead),
+            OURS_TCP => ([&ours; 2], DataChannel::Aead),
+            STOCK_TCP => ([&stock; 2], DataChannel::Aead),
+            OUR_SERVER_TCP => ([&stock, &ours], DataChannel::Aead),
             STOCK_BOTH => ([&stock; 2], DataChannel::CipherAndDigest),
             STOCK_DIGEST => ([&stock; 2], DataChannel::Digest),
             STOCK_BARE => ([&stock; 2], DataChannel::Bare),
@@ -106,7 +128,8 @@ impl Pair {
                 return Ok(Self::Ipsec(daemon.join(lab, namespaces, net)?));
             }
         };
-        Ok(Self::OpenVpn(join(lab, ends, channel, namespaces, net)?))
+        let transport = if is_over_tcp(name) { Transport::Tcp } else { Transport::Udp };
+        Ok(Self::OpenVpn(join(lab, ends, (transport, channel), namespaces, net)?))
     }
 
     fn tunnel(&self) -> &Tunnel {
@@ -119,7 +142,7 @@ impl Pair {
     fn names(name: &str, options: &Options) -> PairNames {
         let (ours, stock) = (Program::Postern(options.program.clone()).version(), Program::Stock.version());
         let [client, server] = match name {
-            OUR_SERVER => [&stock, &ours],
+            OUR_SERVER | OUR_SERVER_TCP => [&stock, &ours],
             OUR_CLIENT => [&ours, &stock],
             name if name.starts_with(STOCK) => [&stock, &stock],
             _ => [&ours, &ours],
@@ -166,6 +189,9 @@ pub fn run(options: &Options) -> Outcome<Report> {
             progress.set_message(test.name());
             for position in 0..names.len() {
                 let index = if round % 2 == 0 { position } else { names.len() - 1 - position };
+                if !test.is_for(names[index]) {
+                    continue;
+                }
                 match test.measure(&lab, tunnels[index], &namespaces[index][1], options.seconds) {
                     Ok(run) => runs[index].push(run),
                     Err(error) => failures.push([test.name(), names[index].to_owned(), error.to_string()]),

@@ -1,7 +1,9 @@
 //! The result as tables, ratios, and one sentence for each program that names its bottleneck.
 
 use super::measure::{SMALL, TO_CLIENT, TO_SERVER};
-use super::{IPSEC, OUR_CLIENT, OUR_SERVER, OURS, STOCK, chart, subtract};
+use super::{
+    IPSEC, OUR_CLIENT, OUR_SERVER, OUR_SERVER_TCP, OURS, OURS_TCP, STOCK, STOCK_TCP, chart, subtract,
+};
 use crate::Outcome;
 use crate::report::{Machine, median, short, table};
 use crate::tunnel::quartiles;
@@ -155,11 +157,16 @@ impl Report {
             compared.push((test, "speed", OURS, STOCK, speed));
             compared.push((test, "CPU per GB of both", OURS, STOCK, both));
             compared.push((test, "speed", OURS, IPSEC, speed));
+            compared.push((test, "CPU per GB of both", OURS, IPSEC, both));
             compared.push((test, "CPU per GB of the server", OUR_SERVER, STOCK, server));
             compared.push((test, "speed", OUR_SERVER, STOCK, speed));
             compared.push((test, "CPU per GB of the client", OUR_CLIENT, STOCK, client));
+            compared.push((test, "speed", OURS_TCP, STOCK_TCP, speed));
+            compared.push((test, "CPU per GB of both", OURS_TCP, STOCK_TCP, both));
+            compared.push((test, "CPU per GB of the server", OUR_SERVER_TCP, STOCK_TCP, server));
         }
         compared.push((SMALL, "packets", OURS, STOCK, speed));
+        compared.push((SMALL, "packets", OURS_TCP, STOCK_TCP, speed));
         let ratio = |(test, what, one, other, of): (&str, &str, &str, &str, Of)| {
             let (measurement, [one_at, other_at]) =
                 (self.measurement(test)?, [one, other].map(|it| self.pair(it)));
@@ -245,7 +252,8 @@ impl Report {
                     threads.join(" | "),
                 ]
             };
-            let rows: Vec<Vec<String>> = self.pairs.iter().enumerate().map(row).collect();
+            let measured = self.pairs.iter().enumerate().filter(|(pair, _)| !it.runs[*pair].is_empty());
+            let rows: Vec<Vec<String>> = measured.map(row).collect();
             let _ = write!(text, "\n{}: {unit}\n{}", it.name, table(&head, &rows));
         }
         text

@@ -8,7 +8,7 @@ mod scene;
 
 use crate::Outcome;
 use crate::report::{Machine, median, short, table};
-use crate::tunnel::progress_bar;
+use crate::tunnel::{progress_bar, quartiles};
 use clients::Clients;
 use scene::Scene;
 use serde::Serialize;
@@ -50,6 +50,18 @@ pub struct Report {
     pub speed: f64,
     /// Seconds until all were connected, during the transfer.
     pub busy_seconds: f64,
+    /// What the server's storm costs the transfer, in percent: the median of the rounds, each compared with its own storm at the other
+    /// server.
+    pub lost_percent: f64,
+    /// Between which two the middle half of the rounds lies.
+    pub lost_spread: [f64; 2],
+    /// The rounds: Gbit/s without a storm, with one at the other server, and with one at the transfer's server.
+    pub transfers: Vec<[f64; 3]>,
+}
+
+/// What storms at the transfer's server cost it, in percent, by round.
+fn lost(transfers: &[[f64; 3]]) -> Vec<f64> {
+    transfers.iter().map(|[_, elsewhere, here]| (1.0 - here / elsewhere) * 100.0).collect()
 }
 
 /// Between storms: clients that have ended are gone, and the server begins sessions again.
@@ -60,9 +72,9 @@ pub fn run(options: &Options) -> Outcome<Report> {
     let progress = progress_bar(options.progress, u64::from(options.rounds));
     let scene = Scene::new(&options.program, options.clients)?;
     let (mut storms, mut cpu) = (Vec::new(), Vec::new());
-    let (mut without, mut elsewhere, mut here, mut busy) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut transfers, mut busy) = (Vec::new(), Vec::new());
     let mut grown = None;
-    for _ in 0..options.rounds {
+    for round in 0..options.rounds {
         let before = (scene.cpu()?, scene.memory()?);
         let (seconds, connected) = scene.storm(scene::MEASURED)?;
         storms.push(seconds);
@@ -71,41 +83,56 @@ pub fn run(options: &Options) -> Outcome<Report> {
         grown.get_or_insert(memory);
         scene.end(connected)?;
         std::thread::sleep(PAUSE);
-        without.push(scene.transfer(options.seconds)?);
-        for (server, speeds) in [(scene::OTHER, &mut elsewhere), (scene::MEASURED, &mut here)] {
+        let mut speeds = [scene.transfer(options.seconds)?, 0.0, 0.0];
+        let mut servers = [(1, scene::OTHER), (2, scene::MEASURED)];
+        // Every second round backwards.
+        servers.rotate_left(round as usize % 2);
+        for (place, server) in servers {
             let (speed, seconds) = scene.transfer_in_storm(server, options.seconds)?;
-            speeds.push(speed);
+            speeds[place] = speed;
             if server == scene::MEASURED {
                 busy.push(seconds);
             }
             std::thread::sleep(PAUSE);
         }
+        transfers.push(speeds);
         progress.inc(1);
     }
     progress.finish_and_clear();
+    let speed = |place: usize| median(&transfers.iter().map(|speeds| speeds[place]).collect::<Vec<f64>>());
+    let lost = lost(&transfers);
     Ok(Report {
         machine: Machine::here(),
         clients: options.clients,
         storm_seconds: median(&storms),
         cpu_ms: median(&cpu),
         grown: grown.unwrap_or(f64::NAN),
-        speed_without: median(&without),
-        speed_elsewhere: median(&elsewhere),
-        speed: median(&here),
+        speed_without: speed(0),
+        speed_elsewhere: speed(1),
+        speed: speed(2),
         busy_seconds: median(&busy),
+        lost_percent: median(&lost),
+        lost_spread: quartiles(lost),
+        transfers,
     })
 }
 
 impl Report {
     /// The report as text.
     pub fn text(&self) -> String {
-        let loss = (1.0 - self.speed / self.speed_elsewhere) * 100.0;
         let head = ["storm s", "CPU ms a client", "grown MiB"];
         let row = [self.storm_seconds, self.cpu_ms, self.grown].map(short).to_vec();
-        let transfer_head = ["Gbit/s, no storm", "at another server", "here", "lost %", "storm s"];
-        let transfer_row = [self.speed_without, self.speed_elsewhere, self.speed, loss, self.busy_seconds]
-            .map(short)
-            .to_vec();
+        let transfer_head =
+            ["Gbit/s, no storm", "at another server", "here", "lost %", "half of the rounds", "storm s"];
+        let [low, high] = self.lost_spread;
+        let transfer_row = vec![
+            short(self.speed_without),
+            short(self.speed_elsewhere),
+            short(self.speed),
+            format!("{:.1}", self.lost_percent),
+            format!("{low:.1} to {high:.1}"),
+            short(self.busy_seconds),
+        ];
         format!(
             "{}{} clients connect at once\n\n{}\nDuring the transfer of another client\n\n{}",
             self.machine.head(),
@@ -113,5 +140,15 @@ impl Report {
             table(&head, &[row]),
             table(&transfer_head, &[transfer_row])
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transfer_is_compared_with_the_storm_at_the_other_server_of_its_round() {
+        assert_eq!(lost(&[[9.0, 4.0, 3.0], [9.0, 2.0, 2.0], [9.0, 2.0, 3.0]]), [25.0, 0.0, -50.0]);
     }
 }
