@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 #[derive(Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(crate) struct Arguments {
     /// How frames get to the device; af-xdp if interfaces are given
     #[arg(long, value_enum)]
@@ -58,6 +59,9 @@ pub(crate) struct Arguments {
     /// IP addresses of a device that routes, on the sides of the two ports
     #[arg(long, num_args = 2, value_names = ["TX", "RX"])]
     routers: Vec<Ipv4Addr>,
+    /// Write the frames of both ports to a capture file; it slows the tester down
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
     /// Draw throughput, latency and frame loss as SVG into this directory
     #[arg(long, value_name = "DIRECTORY")]
     chart: Option<PathBuf>,
@@ -71,6 +75,8 @@ enum WireName {
     Packet,
     /// AF_XDP: past most of the kernel
     AfXdp,
+    /// TAP interfaces, which are made if they are not there: this machine's kernel is the device
+    Tap,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -120,6 +126,7 @@ fn wire(
     let wire = match (name, &interfaces) {
         (Some(WireName::Memory), _) => Wire::Memory,
         (Some(WireName::Packet), _) => Wire::Packet,
+        (Some(WireName::Tap), _) => Wire::Tap,
         (Some(WireName::AfXdp), _) | (None, Some(_)) => Wire::AfXdp,
         (None, None) => {
             return Err("no ports\n  fix: --tx INTERFACE --rx INTERFACE, or --wire memory to measure the tester alone".into());
@@ -162,6 +169,7 @@ pub(crate) fn measure(arguments: Arguments, progress: bool) -> bench::Outcome<Re
     let report = run(&Options {
         wire,
         interfaces,
+        capture: arguments.capture,
         defer_napi: arguments.defer_napi,
         addresses: Addresses { ports, routers: pair(&arguments.routers) },
         both: arguments.both,

@@ -138,6 +138,10 @@ impl<P: Receive> Receive for Fault<P> {
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
         self.port.wait(wake)
     }
+
+    fn counters(&mut self) -> Vec<(&'static str, u64)> {
+        self.port.counters()
+    }
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ pub mod pcap;
 pub mod raw;
 pub mod schedule;
 pub mod socket_options;
+pub mod tap;
 pub mod tcp;
 pub mod tun;
 pub mod udp;

@@ -1,6 +1,6 @@
 //! Capture files: packets of a port are written to a file, and can be read again.
 //!
-//! Inside packets are written unchanged (link type "raw IP"). Outside datagrams get an IP and a UDP header from their
+//! Inside packets are written unchanged (link type "raw IP"), and so are Ethernet frames in a file of their own. Outside datagrams get an IP and a UDP header from their
 //! endpoint, so that other programs can read them; an unknown local address is written as zero.
 
 use crate::{Receive, Transmit, Wake};
@@ -29,8 +29,17 @@ pub struct Capture(Arc<Mutex<PcapWriter<BufWriter<File>>>>);
 impl Capture {
     /// Creates a file that only its owner may read; an existing file keeps its permissions.
     pub fn create(path: &Path) -> io::Result<Self> {
+        Self::create_with(path, DataLink::RAW)
+    }
+
+    /// As [`create`](Self::create), for ports that carry Ethernet frames.
+    pub fn create_for_frames(path: &Path) -> io::Result<Self> {
+        Self::create_with(path, DataLink::ETHERNET)
+    }
+
+    fn create_with(path: &Path, datalink: DataLink) -> io::Result<Self> {
         let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-        let header = PcapHeader { datalink: DataLink::RAW, snaplen: SNAP_LENGTH, ..PcapHeader::default() };
+        let header = PcapHeader { datalink, snaplen: SNAP_LENGTH, ..PcapHeader::default() };
         let writer = PcapWriter::with_header(BufWriter::new(file), header).map_err(to_io)?;
         Ok(Self(Arc::new(Mutex::new(writer))))
     }
@@ -128,6 +137,10 @@ impl<P: Receive> Receive for Captured<P> {
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
         self.port.wait(wake)
     }
+
+    fn counters(&mut self) -> Vec<(&'static str, u64)> {
+        self.port.counters()
+    }
 }
 
 impl<P: Transmit> Transmit for Captured<P> {
@@ -138,6 +151,10 @@ impl<P: Transmit> Transmit for Captured<P> {
 
     fn take_refusal(&mut self) -> Option<Errno> {
         self.port.take_refusal()
+    }
+
+    fn counters(&mut self) -> Vec<(&'static str, u64)> {
+        self.port.counters()
     }
 }
 
@@ -177,6 +194,26 @@ mod tests {
         let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
         std::fs::remove_file(&path).expect("it is there");
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn frames_are_captured_whole_and_read_as_their_packets() {
+        let path = std::env::temp_dir().join(format!("postern-{}-frames.pcap", std::process::id()));
+        let capture = Capture::create_for_frames(&path).expect("a file can be made");
+        let (transmit, mut receive) = crate::memory::ring(4);
+        let mut transmit = Captured::new(transmit, capture.clone());
+        let (mut batch, drops) = (Batch::new(4096), DropCounters::default());
+        let frame: Vec<u8> = (0..60).collect();
+        batch.append(60).expect("it fits").copy_from_slice(&frame);
+        batch.close_train(0, None, 0);
+        transmit.transmit(&mut batch, &drops);
+        assert_eq!(receive.receive(&mut batch, &drops).expect("memory does not fail"), 1);
+        drop((transmit, capture));
+        let (bytes, packets) =
+            (std::fs::read(&path).expect("it is there"), read(&path).expect("it is a capture"));
+        std::fs::remove_file(&path).expect("it is there");
+        assert!(bytes.ends_with(&frame), "the addresses too");
+        assert_eq!(packets, [&frame[14..]]);
     }
 
     #[test]

@@ -30,7 +30,11 @@ fn scene() -> Option<Lab> {
 
 /// What the tester says in short trials of a few thousand frames a second, which a busy machine carries too.
 fn measure(lab: &Lab, words: &str) -> Value {
-    let mut command: Command = lab.command("tester", postern());
+    measure_in(lab, "tester", words)
+}
+
+fn measure_in(lab: &Lab, namespace: &str, words: &str) -> Value {
+    let mut command: Command = lab.command(namespace, postern());
     command.args("bench rfc2544 --json --line 0.004 --seconds 0.1 --size 128".split(' '));
     let output = command.args(words.split_whitespace()).output().expect("it runs");
     assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
@@ -73,6 +77,12 @@ fn a_bridge_and_a_router_are_measured_by_either_wire_and_keep_their_interfaces()
         let links = lab.ip("tester", "-details link show").expect("they are there");
         assert!(!links.contains("xdp") && !links.contains("promiscuity 1"), "{wire} leaves nothing: {links}");
     }
+    // The bridge once more, between TAP interfaces in its own namespace.
+    for interface in ["tap0", "tap1"] {
+        lab.ip("device", &format!("tuntap add {interface} mode tap")).expect("it can be made");
+        lab.ip("device", &format!("link set {interface} master br0 up")).expect("it is there");
+    }
+    is_carried(&measure_in(&lab, "device", "--tx tap0 --rx tap1 --wire tap --test throughput"), "tap");
     lab.ip("device", "link delete br0").expect("it is there");
     for (interface, address) in [("d0", "198.18.0.1/24"), ("d1", "198.19.0.1/24")] {
         lab.ip("device", &format!("address add {address} dev {interface}")).expect("it is there");

@@ -36,7 +36,9 @@ use crate::tunnel::progress_bar;
 use host::Host;
 use lab::pin_thread;
 use packet::header::ethernet::{EthernetHeader, FCS, GAP};
+use port::pcap::Capture;
 use procedure::{Limit, Procedure, Throughput};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tester::{Clock, Tester};
 use trial::{Purpose, Trial};
@@ -126,6 +128,8 @@ pub struct Options {
     pub plan: Plan,
     /// Bits a second of the line, if the interfaces have a speed.
     pub line: Option<f64>,
+    /// A capture file for the frames of both ports.
+    pub capture: Option<PathBuf>,
     /// Whether to defer NAPI of the interfaces while it measures.
     pub defer_napi: bool,
     /// The core of the tester.
@@ -220,12 +224,20 @@ pub fn run(options: &Options) -> Outcome<Report> {
     // Before the thread is pinned: it counts the cores that it may use.
     let machine = Machine::here();
     pin_thread(None, options.core)?;
-    let device_core = if options.core == 0 { 1 } else { 0 };
+    let device_core = usize::from(options.core == 0);
     let looped = options.wire.open_loop(&options.addresses)?;
     let opened =
         options.wire.open(&options.interfaces, &options.addresses, device_core, options.defer_napi)?;
+    let ports = match &options.capture {
+        Some(path) => {
+            let failed = |error| format!("{}: {error}", path.display());
+            let capture = Capture::create_for_frames(path).map_err(failed)?;
+            opened.ports.map(|port| port.captured(&capture))
+        }
+        None => opened.ports,
+    };
     let mut loop_tester = Tester::new(RealClock(Instant::now()), looped.ports, Host::Here);
-    let mut tester = Tester::new(RealClock(Instant::now()), opened.ports, Host::Here);
+    let mut tester = Tester::new(RealClock(Instant::now()), ports, Host::Here);
     let routers = find_routers(&mut tester, &options.addresses, options.both)?;
     let progress = progress_bar(options.progress, options.sizes.len() as u64);
     let mut sizes = Vec::new();
@@ -255,7 +267,7 @@ fn find_routers<C: Clock>(
 ) -> Outcome<[Option<[u8; 6]>; 2]> {
     let mut found = [None; 2];
     let Some(routers) = addresses.routers else { return Ok(found) };
-    for port in 0..1 + usize::from(both) {
+    for port in 0..=usize::from(both) {
         let request = tester.ports()[port].arp.request(routers[port]);
         tester.ask(port, &request, ROUTER_ANSWERS)?;
         let (router, address) = (routers[port], addresses.ports[port]);
@@ -378,6 +390,7 @@ mod tests {
             tests: vec![Test::Latency, Test::FrameLoss, Test::BackToBack],
             plan,
             line: Some(1e8),
+            capture: None,
             defer_napi: false,
             core: 0,
             progress: false,

@@ -8,6 +8,7 @@ use super::pacer::Pacer;
 use super::receiver::{Counts, Receiver, Sampling};
 use super::trial::{Delays, Load, Trial};
 use packet::{Batch, DropCounters};
+use port::pcap::{Capture, Captured};
 use port::{Receive, Transmit};
 use std::collections::BTreeMap;
 use std::io;
@@ -44,6 +45,18 @@ pub struct TesterPort {
     pub arp: Arp,
     /// Whether a frame that the port does not take is lost in the device: its ring is the device's.
     pub refused_is_lost: bool,
+}
+
+impl TesterPort {
+    /// Writes all frames of the port to a capture file, which costs time.
+    #[must_use]
+    pub fn captured(self, capture: &Capture) -> Self {
+        Self {
+            transmit: Box::new(Captured::new(self.transmit, capture.clone())),
+            receive: Box::new(Captured::new(self.receive, capture.clone())),
+            ..self
+        }
+    }
 }
 
 /// One direction: frames from one port that are expected at the other.

@@ -8,7 +8,7 @@ use lab::{Lab, pin_thread};
 use packet::{Batch, DropCounters};
 use port::memory::{RingReceive, RingTransmit, ring};
 use port::xdp::{Deferral, XdpOptions, XdpReceive};
-use port::{Receive, Transmit, Wake, af_packet, xdp};
+use port::{Receive, Transmit, Wake, af_packet, tap, xdp};
 use serde::Serialize;
 use std::io;
 use std::net::Ipv4Addr;
@@ -29,6 +29,8 @@ pub enum Wire {
     Packet,
     /// AF_XDP on two interfaces.
     AfXdp,
+    /// Two TAP interfaces: the device is this machine's kernel.
+    Tap,
 }
 
 /// The addresses of the tester's ports and of the routers next to them.
@@ -93,6 +95,7 @@ impl Wire {
             Self::Memory => "memory",
             Self::Packet => "packet",
             Self::AfXdp => "af-xdp",
+            Self::Tap => "tap",
         }
     }
 
@@ -131,9 +134,20 @@ impl Wire {
             return Ok(in_memory(addresses, ends, Held::default()));
         }
         let lab = Lab::new(&["loop"])?;
-        lab.ip("loop", "link add near type veth peer name far")?;
-        for interface in ["near", "far"] {
-            lab.ip("loop", &format!("link set {interface} up"))?;
+        // TAP interfaces have no peer: a bridge connects them.
+        let steps: &[&str] = match self {
+            Self::Tap => &[
+                "tuntap add near mode tap",
+                "tuntap add far mode tap",
+                "link add bridge type bridge",
+                "link set bridge up",
+                "link set near master bridge",
+                "link set far master bridge",
+            ],
+            _ => &["link add near type veth peer name far"],
+        };
+        for step in steps.iter().copied().chain(["link set near up", "link set far up"]) {
+            lab.ip("loop", step)?;
         }
         let halves = lab.enter("loop", || {
             Ok::<_, Box<dyn std::error::Error + Send + Sync>>([self.halves("near")?, self.halves("far")?])
@@ -142,6 +156,10 @@ impl Wire {
     }
 
     fn halves(self, interface: &str) -> Outcome<Halves> {
+        if self == Self::Tap {
+            let (receive, transmit) = tap::open(interface)?;
+            return Ok((Box::new(transmit), Box::new(receive), "TAP".to_owned()));
+        }
         if self == Self::Packet {
             let (receive, transmit) = af_packet::open(interface)?;
             return Ok((Box::new(transmit), Box::new(receive), "packet sockets".to_owned()));

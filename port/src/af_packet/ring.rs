@@ -5,6 +5,7 @@
 use crate::link::{check, set_option};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::ffi::c_void;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -20,7 +21,7 @@ const TPACKET_V2: i32 = 1;
 /// The ring and its socket.
 pub(super) struct Ring {
     socket: OwnedFd,
-    start: *mut u8,
+    start: *mut c_void,
     next: usize,
 }
 
@@ -53,16 +54,16 @@ impl Ring {
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: a new mapping of the socket's ring, at an address that the kernel chooses.
         let start = unsafe { mmap(std::ptr::null_mut(), SLOT * SLOTS, access, flags, &socket, 0) }?;
-        Ok(Self { socket, start: start.cast(), next: 0 })
+        Ok(Self { socket, start, next: 0 })
     }
 
     pub(super) fn socket(&self) -> &OwnedFd {
         &self.socket
     }
 
-    fn slot(&self) -> *mut u8 {
+    fn slot(&self) -> *mut c_void {
         // SAFETY: `next` is less than the number of slots, so the slot is in the mapping.
-        unsafe { self.start.add(self.next * SLOT) }
+        unsafe { self.start.byte_add(self.next * SLOT) }
     }
 
     /// The state at the start of a slot: who owns it.
@@ -84,7 +85,7 @@ impl Ring {
         let is_truncated = header.tp_snaplen < header.tp_len || offset + length > SLOT || length < 14;
         let length = if is_truncated { 0 } else { length };
         // SAFETY: the bytes are in the slot, as was checked, which is ours until it is given back.
-        let bytes = unsafe { std::slice::from_raw_parts(self.slot().add(offset), length) };
+        let bytes = unsafe { std::slice::from_raw_parts(self.slot().byte_add(offset).cast(), length) };
         let has_tag = state & libc::TP_STATUS_VLAN_VALID != 0;
         let has_type = state & libc::TP_STATUS_VLAN_TPID_VALID != 0;
         let vlan = has_tag.then(|| {
@@ -107,7 +108,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: the mapping is the ring's own, and nothing borrows from it any more.
-        let _ = unsafe { munmap(self.start.cast(), SLOT * SLOTS) };
+        let _ = unsafe { munmap(self.start, SLOT * SLOTS) };
     }
 }
 

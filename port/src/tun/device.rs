@@ -51,20 +51,7 @@ impl TunDevice {
     /// The interface has a single queue: with multi-queue, a second process could silently take a share of the
     /// packets.
     pub fn create(name: &str, offloads: &Offloads) -> Result<Self, TunError> {
-        let valid = (1..=NAME).contains(&name.len())
-            && !name.contains(['/', ' ', '%'])
-            && name != "."
-            && name != "..";
-        if !valid || name.contains(|c: char| c.is_ascii_control()) {
-            return Err(TunError::Name(name.to_owned()));
-        }
-        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(TunError::Driver)?;
-        set_interface(fd.as_fd(), name).map_err(|error| match error {
-            Errno::BUSY | Errno::EXIST => TunError::Busy(name.to_owned()),
-            Errno::PERM => TunError::Denied(name.to_owned()),
-            error => TunError::Other(name.to_owned(), error),
-        })?;
+        let fd = open(name, libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR)?;
         let device = Self { fd, name: name.to_owned(), is_null: false };
         device.probe(offloads);
         Ok(device)
@@ -148,8 +135,29 @@ const TUNSETIFF: libc::Ioctl = 0x4004_54ca as libc::Ioctl;
 /// `_IOW('T', 208, unsigned int)`
 const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0 as libc::Ioctl;
 
-fn set_interface(fd: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
-    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+/// Opens a TAP interface, without a header before frames.
+pub(crate) fn open_tap(name: &str) -> Result<OwnedFd, TunError> {
+    open(name, libc::IFF_TAP | libc::IFF_NO_PI)
+}
+
+/// Opens an interface of the driver, which is made if there is none.
+fn open(name: &str, kind: libc::c_int) -> Result<OwnedFd, TunError> {
+    let valid =
+        (1..=NAME).contains(&name.len()) && !name.contains(['/', ' ', '%']) && name != "." && name != "..";
+    if !valid || name.contains(|c: char| c.is_ascii_control()) {
+        return Err(TunError::Name(name.to_owned()));
+    }
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(TunError::Driver)?;
+    set_interface(fd.as_fd(), name, kind).map_err(|error| match error {
+        Errno::BUSY | Errno::EXIST => TunError::Busy(name.to_owned()),
+        Errno::PERM => TunError::Denied(name.to_owned()),
+        error => TunError::Other(name.to_owned(), error),
+    })?;
+    Ok(fd)
+}
+
+fn set_interface(fd: BorrowedFd<'_>, name: &str, flags: libc::c_int) -> Result<(), Errno> {
     // SAFETY: ifreq is plain data, for which all zeros is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {

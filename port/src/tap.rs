@@ -1,0 +1,124 @@
+//! Ethernet frames of a TAP interface: what the kernel sends by the interface is received, and the reverse. One call for each frame.
+
+use crate::tun::TunError;
+use crate::tun::device::open_tap;
+use crate::{Receive, Transmit, Wake};
+use packet::{Batch, DropCounters, DropReason};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+/// The longest frame.
+const LONGEST: usize = 2048;
+
+/// The receiving half.
+pub struct TapReceive(Arc<OwnedFd>);
+
+/// The sending half.
+pub struct TapTransmit {
+    fd: Arc<OwnedFd>,
+    refusal: Option<Errno>,
+    refused: u64,
+}
+
+/// Opens the TAP interface `name`, which is made if there is none, and removed with the last half unless it is persistent.
+pub fn open(name: &str) -> Result<(TapReceive, TapTransmit), TunError> {
+    let fd = Arc::new(open_tap(name)?);
+    Ok((TapReceive(Arc::clone(&fd)), TapTransmit { fd, refusal: None, refused: 0 }))
+}
+
+impl Receive for TapReceive {
+    fn receive(&mut self, batch: &mut Batch, drops: &DropCounters) -> io::Result<usize> {
+        let first = batch.len();
+        while batch.free() >= Batch::footprint(LONGEST) {
+            let area = batch.take(LONGEST).expect("there is room");
+            let read = rustix::io::read(&*self.0, batch.area_mut(area.clone()));
+            let length = *read.as_ref().unwrap_or(&0);
+            batch.give_back(&area, length);
+            match read {
+                // What fills the area may have been longer.
+                Ok(LONGEST) => drops.count(DropReason::Truncated, 1),
+                Ok(length) => batch.declare(area.start..area.start + length),
+                Err(Errno::INTR) => {}
+                // A TAP interface that is down has no frames.
+                Err(Errno::AGAIN | Errno::IO) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        batch.close_train(first, None, 0);
+        Ok(batch.len() - first)
+    }
+
+    fn wait(&mut self, wake: &Wake) -> io::Result<()> {
+        wake.wait([Some(self.0.as_fd())]).map(drop)
+    }
+}
+
+impl Transmit for TapTransmit {
+    fn transmit(&mut self, batch: &mut Batch, drops: &DropCounters) {
+        let mut refused = 0;
+        for index in 0..batch.len() {
+            if !batch.is_live(index) {
+                continue;
+            }
+            let outcome = loop {
+                match rustix::io::write(&*self.fd, batch.packet(index)) {
+                    Err(Errno::INTR) => {}
+                    outcome => break outcome,
+                }
+            };
+            if let Err(error) = outcome {
+                self.refusal = Some(error);
+                refused += 1;
+                batch.discard(index);
+            }
+        }
+        self.refused += refused as u64;
+        drops.count(DropReason::SendFailed, refused);
+    }
+
+    fn take_refusal(&mut self) -> Option<Errno> {
+        self.refusal.take()
+    }
+
+    fn counters(&mut self) -> Vec<(&'static str, u64)> {
+        vec![("tx_refused", self.refused)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_read_and_written_one_by_one_and_refused_ones_are_counted() {
+        let (ours, theirs) = rustix::net::socketpair(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::SEQPACKET,
+            rustix::net::SocketFlags::NONBLOCK,
+            None,
+        )
+        .expect("there are descriptors left");
+        let fd = Arc::new(ours);
+        let mut receive = TapReceive(Arc::clone(&fd));
+        let mut transmit = TapTransmit { fd, refusal: None, refused: 0 };
+        for length in [60, 1514, LONGEST] {
+            rustix::io::write(&theirs, &vec![length as u8; length]).expect("it is taken");
+        }
+        let (mut batch, drops) = (Batch::new(64 * 1024), DropCounters::default());
+        assert_eq!(receive.receive(&mut batch, &drops).expect("it is open"), 2);
+        assert_eq!((batch.packet(0), batch.packet(1).len()), (&[60; 60][..], 1514));
+        assert_eq!((drops.read(DropReason::Truncated), batch.trains().len()), (1, 1));
+        transmit.transmit(&mut batch, &drops);
+        let mut frame = [0; 100];
+        assert_eq!(rustix::io::read(&theirs, &mut frame), Ok(60));
+        drop(theirs);
+        transmit.transmit(&mut batch, &drops);
+        assert_eq!(drops.read(DropReason::SendFailed), 2);
+        assert_eq!(
+            (transmit.counters(), transmit.take_refusal()),
+            (vec![("tx_refused", 2)], Some(Errno::PIPE))
+        );
+    }
+}
