@@ -9,7 +9,8 @@
 //!                    ├──── canonical ──> the same in newer words
 //!                    └──── Level ──> what may follow, for a shell
 //! ```
-//! OpenVPN's own files are another language, with a table and settings of their own: [`openvpn`].
+//! OpenVPN's own files are another language, with a table and settings of their own: [`openvpn`]. So are those of
+//! DPDK's ipsec-secgw: [`secgw`].
 //!
 //! What may be set is in one table, [`schema`]; all the others read it.
 #![forbid(unsafe_code)]
@@ -31,6 +32,7 @@ pub mod parse;
 pub mod path;
 pub mod print;
 pub mod schema;
+pub mod secgw;
 pub mod settings;
 mod statement;
 pub mod text;
