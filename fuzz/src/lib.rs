@@ -10,6 +10,7 @@ pub mod openvpn_files;
 pub mod openvpn_management;
 pub mod openvpn_server;
 pub mod requests;
+pub mod secgw;
 
 use config::Text;
 use config::merge::{Side, merge};
@@ -76,6 +77,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("openvpn-files", openvpn_files::files),
     ("openvpn-management", openvpn_management::lines),
     ("requests", requests::requests),
+    ("secgw", secgw::files),
     ("faults", faults),
     ("certificates", certificates),
     ("revocation", revocation),
