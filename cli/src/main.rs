@@ -40,6 +40,7 @@ mod reset;
 mod restore;
 mod run;
 mod scripts;
+mod secgw;
 mod service_user;
 mod shell;
 mod show;
@@ -127,6 +128,8 @@ enum Verb {
     NameServers(dns::Arguments),
     /// Serve one OpenVPN interface from OpenVPN's own files: UDP with certificates
     Openvpn(openvpn::Arguments),
+    /// Check the files and the command line of DPDK's ipsec-secgw, and name their traps
+    Secgw(secgw::Arguments),
     /// Serve one WireGuard interface, to be configured with wg and wg-quick
     Wireguard(wireguard::Arguments),
 }
@@ -145,6 +148,7 @@ fn main() -> ExitCode {
     };
     let outcome = match cli.verb {
         Verb::Import(arguments) => return ended(import::run(arguments)),
+        Verb::Secgw(arguments) => return ended(secgw::run(arguments)),
         Verb::Backup(arguments) => return ended(backup::run(&arguments)),
         Verb::Restore(arguments) => return ended(restore::run(&arguments)),
         Verb::Shell(arguments) => return ended(shell::shell(&arguments)),
