@@ -16,6 +16,7 @@ mod gates;
 mod history;
 mod limits;
 mod lines;
+mod managed;
 mod messages;
 mod server;
 mod show;
@@ -330,16 +331,6 @@ impl<T: Transmit> ControlThread<T> {
         });
     }
 
-    /// A question of a client is answered.
-    fn of_client(&mut self, act: impl FnOnce(&mut ClientSide, Now, &mut Outbox)) {
-        let now = self.shared.clock.now();
-        self.call(now, |side, out| {
-            if let Side::Client(client) = side {
-                act(client, now, out);
-            }
-        });
-    }
-
     fn link(&mut self, up: bool, mtu: usize) {
         self.shared.tables.mtu.store(mtu, Ordering::Relaxed);
         if up == self.is_running {
@@ -374,31 +365,6 @@ impl<T: Transmit> ControlThread<T> {
         let now = self.shared.clock.now();
         let sessions: Vec<SessionNumber> = self.sessions.keys().copied().collect();
         self.call(now, |side, out| side.stop(now, &sessions, out));
-    }
-
-    /// Ends sessions of clients, which are told this.
-    fn disconnect(&mut self, victim: &Victim, told: &str) -> usize {
-        let Side::Server(server) = &mut self.side else { return 0 };
-        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
-        let sessions = match victim {
-            Victim::Name(name) => server.sessions_of(name),
-            Victim::Client(client) => server.session_of(*client).into_iter().collect(),
-            Victim::Address(address) => {
-                let is_there = |entry: &Entry| {
-                    let remote = entry.peer.endpoint.load().as_ref().map(|endpoint| endpoint.remote);
-                    remote.is_some_and(|it| {
-                        it.ip().to_canonical() == address.ip() && it.port() == address.port()
-                    })
-                };
-                let found = self.sessions.iter().filter(|(_, entry)| is_there(entry));
-                found.map(|(session, _)| *session).collect()
-            }
-        };
-        for session in &sessions {
-            server.core.disconnect(now, *session, told, &mut out);
-        }
-        self.carry_out(now, out, None);
-        sessions.len()
     }
 
     fn datapath_event(&mut self, datapath_event: DataPathEvent) {
