@@ -203,6 +203,22 @@ impl Certificate {
         self.extensions.usage.is_some()
     }
 
+    /// The key usage, with digitalSignature as 0x80, as OpenVPN writes it; 0 without one.
+    pub fn key_usage(&self) -> u16 {
+        let Some(usage) = &self.extensions.usage else { return 0 };
+        let bits = [
+            usage.digital_signature(),
+            usage.non_repudiation(),
+            usage.key_encipherment(),
+            usage.data_encipherment(),
+            usage.key_agreement(),
+            usage.key_cert_sign(),
+            usage.crl_sign(),
+            usage.encipher_only(),
+        ];
+        bits.into_iter().enumerate().map(|(place, is_set)| if is_set { 0x80 >> place } else { 0 }).sum()
+    }
+
     /// Whether the key usage, if there is one, allows the key to authenticate this end of TLS. As in OpenSSL, a server may
     /// also have keyEncipherment alone.
     pub fn may_authenticate_tls(&self, is_server: bool) -> bool {

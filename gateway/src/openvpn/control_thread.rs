@@ -135,6 +135,8 @@ pub struct ControlThread<T> {
     /// When to look at [`limits`].
     look_at: Option<Time>,
     limits: Limits,
+    /// `passtos`.
+    copies_dscp: bool,
     /// When to try to bind again.
     rebind: Option<Time>,
     /// See [`Settings::mssfix`].
@@ -205,6 +207,7 @@ impl<T: Transmit> ControlThread<T> {
             held,
             look_at: None,
             limits: settings.limits,
+            copies_dscp: settings.copies_dscp,
             rebind: None,
             fitting: settings.mssfix.map(usize::from),
             name,

@@ -48,6 +48,8 @@ pub struct Settings {
     pub programs: InterfacePrograms,
     /// How long sessions last.
     pub limits: Limits,
+    /// `passtos`.
+    pub copies_dscp: bool,
     /// TCP, if it is used.
     pub tcp: Option<TcpSettings>,
 }
@@ -121,6 +123,10 @@ pub struct Access {
     pub tokens: Option<Tokens>,
     /// Makes the verifier of certificates again, from another revocation list (`crl-verify`).
     pub renew: Option<Renew>,
+    /// Whether `tls-verify` gets certificates in files (`tls-export-cert`).
+    pub exports_certificates: bool,
+    /// Whether clients that cannot export keys of TLS are refused (`force-tls-key-material-export`).
+    pub requires_exporter: bool,
     /// Variables of all programs.
     pub environment: Environment,
 }
@@ -145,6 +151,8 @@ impl Default for Access {
             authorities: Vec::new(),
             tokens: None,
             renew: None,
+            exports_certificates: false,
+            requires_exporter: false,
             environment: Environment::default(),
         }
     }

@@ -53,6 +53,12 @@ pub enum Refusal {
         "its key usage {0}: issue it again with digitalSignature, and keyEncipherment for a server, as easy-rsa does"
     )]
     KeyUsage(&'static str),
+    /// The key usage has none of the values of `remote-cert-ku`.
+    #[error("its key usage is {0:02x}, which has all bits of no value of remote-cert-ku")]
+    OtherKeyUsage(u16),
+    /// `verify-hash` does not match.
+    #[error("verify-hash does not have the fingerprint of the CA that has issued it")]
+    Issuer,
     /// It cannot be parsed, or its key cannot be used.
     #[error("{0}")]
     Malformed(pki::CertificateError),
@@ -147,6 +153,12 @@ pub struct PeerCheck {
     requires_key_usage: bool,
     name: Option<NameCheck>,
     fingerprints: Vec<[u8; 32]>,
+    /// The key usages of which one is required.
+    key_usages: Vec<u16>,
+    /// The fingerprints of which the issuer has one.
+    issuers: Vec<[u8; 32]>,
+    /// The certificates of the authorities.
+    known: Vec<CertificateDer<'static>>,
     /// Whether a client needs no certificate.
     is_optional: bool,
     subjects: Vec<DistinguishedName>,
@@ -164,6 +176,9 @@ impl PeerCheck {
             requires_key_usage: false,
             name: None,
             fingerprints: Vec::new(),
+            key_usages: Vec::new(),
+            issuers: Vec::new(),
+            known: Vec::new(),
             is_optional: false,
             subjects: Vec::new(),
             algorithms: aws_lc_rs::default_provider().signature_verification_algorithms,
@@ -175,6 +190,7 @@ impl PeerCheck {
         let anchor = webpki::anchor_from_trusted_cert(der)?.to_owned();
         self.subjects.push(DistinguishedName::in_sequence(&anchor.subject));
         self.authorities.push(anchor);
+        self.known.push(der.clone().into_owned());
         Ok(())
     }
 
@@ -194,6 +210,16 @@ impl PeerCheck {
     /// Requires a key usage (`remote-cert-tls`). One that is there must fit in any case.
     pub fn require_key_usage(&mut self) {
         self.requires_key_usage = true;
+    }
+
+    /// Requires all bits of one of these key usages (`remote-cert-ku`).
+    pub fn require_key_usages(&mut self, usages: &[u16]) {
+        self.key_usages.extend(usages);
+    }
+
+    /// Accepts the certificate of an issuer with this SHA-256 fingerprint (`verify-hash`). Without one, any CA does.
+    pub fn add_issuer(&mut self, fingerprint: [u8; 32]) {
+        self.issuers.push(fingerprint);
     }
 
     /// Requires a name (`verify-x509-name`).
@@ -238,10 +264,27 @@ impl PeerCheck {
         if self.requires_key_usage && !certificate.has_key_usage() {
             return Err(Refusal::KeyUsage("is missing, and remote-cert-tls requires one"));
         }
+        let usage = certificate.key_usage();
+        if !self.key_usages.is_empty() && self.key_usages.iter().all(|wanted| usage & wanted != *wanted) {
+            return Err(Refusal::OtherKeyUsage(usage));
+        }
+        if !self.issuers.is_empty() && !self.is_of_issuer(&certificate, between) {
+            return Err(Refusal::Issuer);
+        }
         if let Some(name) = &self.name {
             name.check(&certificate)?;
         }
         Ok(())
+    }
+
+    /// Whether one of the issuers that are wanted has signed it.
+    fn is_of_issuer(&self, own: &Certificate, between: &[CertificateDer<'_>]) -> bool {
+        let all = self.known.iter().chain(between);
+        let mut wanted = all.filter(|der| self.issuers.contains(&hash::sha256(&[der])));
+        wanted.any(|der| {
+            let issuer = Certificate::from_der(der);
+            issuer.is_ok_and(|issuer| issuer.subject() == own.issuer() && own.is_signed_by(&issuer))
+        })
     }
 
     fn check_chain(

@@ -106,8 +106,6 @@ pub struct Server {
     pub tcp_queue: u32,
     /// Directory of temporary files.
     pub temporary: Option<PathBuf>,
-    /// Seconds after which an idle route of a client is removed, and between the checks.
-    pub stale_routes: Option<(u32, u32)>,
 }
 
 impl Default for Server {
@@ -136,7 +134,6 @@ impl Default for Server {
             tcp_nodelay: false,
             tcp_queue: 64,
             temporary: None,
-            stale_routes: None,
         }
     }
 }

@@ -174,11 +174,11 @@ pub(super) const ROWS: &[Row] = &[
         draft.server.temporary = Some(given.inner_path(0)?);
         Ok(())
     }),
-    served("stale-routes-check", "SECONDS [INTERVAL]", "server.stale_routes", |draft, given| {
-        let seconds = given.number(0, 1..=86_400 * 365)?;
-        draft.server.stale_routes = Some((seconds, given.count_or(1, seconds)?));
-        Ok(())
-    })
+    harmless(
+        "stale-routes-check",
+        "SECONDS [INTERVAL]",
+        "no route is learned from packets: each is of a client's settings",
+    )
     .server(),
     harmless("hash-size", "REAL VIRTUAL", "tables grow with the clients").server(),
     harmless("bcast-buffers", "NUMBER", "broadcasts have no buffers of their own").server(),

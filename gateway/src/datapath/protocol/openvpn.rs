@@ -71,6 +71,8 @@ pub struct Link {
     pub(super) is_stream: bool,
     /// Whether the endpoint has changed, and the control thread has not asked where it is.
     moved: AtomicBool,
+    /// The bits of the DS field that are copied outside (`passtos`).
+    ds_mask: u8,
     /// Bytes outside of packets other than pings, if they are counted (`inactive`).
     data: Option<CachePadded<AtomicU64>>,
 }
@@ -78,13 +80,27 @@ pub struct Link {
 impl Link {
     /// A peer that has not moved.
     pub fn new(activity: Arc<Activity>, follows: bool, fitting: Option<usize>) -> Self {
-        Self { activity, follows, fitting, is_stream: false, moved: AtomicBool::new(false), data: None }
+        Self {
+            activity,
+            follows,
+            fitting,
+            is_stream: false,
+            moved: AtomicBool::new(false),
+            ds_mask: 0,
+            data: None,
+        }
     }
 
     /// The same peer on a TCP connection, which it does not leave.
     #[must_use]
     pub fn on_connection(self) -> Self {
         Self { follows: false, is_stream: true, ..self }
+    }
+
+    /// The same peer, with the DSCP outside that is inside. Congestion marks are not copied: the peer may not carry them inside.
+    #[must_use]
+    pub fn with_dscp(self) -> Self {
+        Self { ds_mask: 0xfc, ..self }
     }
 
     /// The same peer, whose bytes of data are counted.
@@ -130,7 +146,7 @@ impl Link {
         let fitting =
             self.fitting.map_or(largest, |outer| protection.largest(outer.saturating_sub(ip + transport)));
         // RFC 6040 section 4.1, compatibility mode: an OpenVPN peer may not carry congestion marks inside.
-        Room { largest, usual: largest, fitting, ds_mask: 0, clamps_mss: false, whole: false }
+        Room { largest, usual: largest, fitting, ds_mask: self.ds_mask, clamps_mss: false, whole: false }
     }
 
     pub(super) fn note_sent(&self, now: Time) {

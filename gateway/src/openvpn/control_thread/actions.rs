@@ -146,6 +146,9 @@ impl<T: Transmit> ControlThread<T> {
         if self.tcp.as_ref().is_some_and(|tcp| tcp.connected(endpoint.remote)) {
             link = link.on_connection();
         }
+        if self.copies_dscp {
+            link = link.with_dscp();
+        }
         if limits.inactive.is_some() {
             link = link.with_count();
         }

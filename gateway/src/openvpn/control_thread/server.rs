@@ -265,7 +265,8 @@ impl ServerSide {
         // One that has no addresses yet ends this one when it gets them.
         let has_addresses = |deciding: &Deciding| match deciding.question {
             Question::Addresses | Question::Connect | Question::Offer | Question::Address(_) => true,
-            Question::Certificate(_)
+            Question::Key
+            | Question::Certificate(_)
             | Question::Management
             | Question::Password
             | Question::Name

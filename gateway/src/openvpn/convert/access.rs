@@ -31,6 +31,8 @@ pub(super) fn access(settings: &OpenVpn, own: &Server, link: &Connection, refusa
             .filter(|_| refusals.has("auth-gen-token"))
             .and_then(|token| tokens(settings, token, refusals)),
         renew: None,
+        exports_certificates: settings.scripts.certificates.is_some(),
+        requires_exporter: settings.data.force_exporter,
         authorities: authorities.unwrap_or_default(),
         environment: environment::about_clients(settings, link, refusals),
     }

@@ -148,9 +148,11 @@ pub(super) fn check_with(
     if tls.extended_key_usage.is_some() {
         check.require_purpose();
     }
-    if tls.key_usage.is_some() {
+    if let Some(usages) = &tls.key_usage {
         check.require_key_usage();
+        check.require_key_usages(usages);
     }
+    tls.issuer_fingerprints.iter().for_each(|fingerprint| check.add_issuer(*fingerprint));
     if let Some(name) = &tls.peer_name {
         check.require_name(match name.by {
             NameMatch::Name => NameCheck::Exactly(name.name.clone()),

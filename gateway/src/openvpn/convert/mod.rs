@@ -151,12 +151,26 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
     let is_null = settings.device.name == config::openvpn::settings::NULL;
     let queue = (settings.device.queue != 0).then_some(settings.device.queue);
     let programs = environment::programs(&settings, link, &refusals);
+    let copies_dscp = settings.device.copy_ds_field;
     let timers = &settings.timers;
     let limits = Limits {
         inactive: timers.inactive.map(|(time, bytes)| (Duration::from_secs(time.into()), bytes)),
         session: seconds(timers.session_seconds),
     };
-    let converted = Settings { role, port, udp, mtu, mssfix, is_null, queue, scripts, programs, limits, tcp };
+    let converted = Settings {
+        role,
+        port,
+        udp,
+        mtu,
+        mssfix,
+        is_null,
+        queue,
+        scripts,
+        programs,
+        limits,
+        copies_dscp,
+        tcp,
+    };
     let programs = programs::programs(&settings);
     let OpenVpn { device, process, log, management, .. } = settings;
     Ok(Plan { name: device.name, settings: converted, process, log, management, remarks, programs })

@@ -7,7 +7,6 @@
 pub(super) type Row = (&'static str, &'static str);
 
 const DELETE: &str = "delete the line";
-const SCRIPT: &str = "delete the line: no program is run";
 const CHROOT: &str =
     "delete the line: a filter of system calls confines the process, and user takes its rights";
 const ROUTE: &str = "delete the line: routes are in the main table, without a metric";
@@ -22,26 +21,20 @@ pub(super) const NOT_SERVED: &[Row] = &[
     // TLS.
     ("capath", "write ca FILE with all authorities"),
     ("askpass", "remove the password of the private key: openssl pkey -in FILE -out FILE"),
-    ("verify-hash", "write peer-fingerprint HASH"),
-    ("remote-cert-ku", "write remote-cert-tls server on a client, remote-cert-tls client on a server"),
     ("x509-username-field", "delete the line: the common name is the name of a client"),
-    ("x509-track", SCRIPT),
+    ("x509-track", "delete the line: programs get all fields of the subject, as X509_0_CN"),
     ("max-packet-size", "delete the line, and write mssfix BYTES mtu"),
-    // Data.
-    ("force-tls-key-material-export", "delete the line: it is used with each peer that has it"),
-    // The tunnel interface, and routes.
-    ("passtos", DELETE),
     // Scripts.
-    ("client-crresponse", SCRIPT),
-    ("tls-export-cert", SCRIPT),
-    ("tls-crypt-v2-verify", SCRIPT),
+    ("client-crresponse", "delete the line: static-challenge of clients needs auth-user-pass-verify alone"),
     // The server.
     ("client-to-client", "delete the line: clients reach each other with sysctl net.ipv4.ip_forward=1"),
     ("connect-freq", DELETE),
     ("connect-freq-initial", DELETE),
-    ("stale-routes-check", DELETE),
     // The session, and the client.
-    ("allow-pull-fqdn", DELETE),
+    (
+        "allow-pull-fqdn",
+        "delete the line, and push addresses: a name could lead the routes of this machine anywhere",
+    ),
     // The process.
     ("chroot", CHROOT),
     ("shaper", "delete the line, and limit the interface with tc"),
@@ -90,6 +83,7 @@ mod tests {
         client-connect client-disconnect learn-address tls-verify tmp-dir max-routes-per-client \
         client-cert-not-required auth-user-pass-verify auth-user-pass-optional username-as-common-name ifconfig-push-constraint \
         auth-gen-token auth-gen-token-secret ifconfig-pool-persist \
+        verify-hash remote-cert-ku force-tls-key-material-export passtos tls-export-cert tls-crypt-v2-verify \
         inactive session-timeout ping-exit ping-timer-rem tls-exit single-session up down down-pre up-delay up-restart route-up route-pre-down ipchange \
         dhcp-option dns dns-updown \
         remote-random tun-mtu-max ifconfig-noexec ifconfig-ipv6 block-ipv6 route-metric route-table route-delay \

@@ -51,6 +51,7 @@ pub(super) fn programs(settings: &OpenVpn) -> Programs {
     Programs {
         by_hook: by_hook.collect(),
         temporary: folder.join(temporary.unwrap_or_else(std::env::temp_dir)),
+        certificates: scripts.certificates.as_ref().map(|certificates| folder.join(certificates)),
         environment: scripts.environment.clone(),
         folder,
     }

@@ -169,6 +169,16 @@ fn a_client_has_times_of_its_own() {
 }
 
 #[test]
+fn limits_and_the_dscp_are_as_the_file_says() {
+    let limited = served(&format!("{SERVER}\npasstos\ninactive 60 5000\nsession-timeout 90\n"), &[]);
+    let time = Duration::from_secs;
+    let expected = Limits { inactive: Some((time(60), 5000)), session: Some(time(90)) };
+    assert_eq!((limited.copies_dscp, limited.limits), (true, expected));
+    let usual = served(SERVER, &[]);
+    assert_eq!((usual.copies_dscp, usual.limits), (false, Limits::default()));
+}
+
+#[test]
 fn the_age_of_a_clients_key_is_limited() {
     let key = "-----BEGIN OpenVPN tls-crypt-v2 server key-----\n".to_owned()
         + &"AAAA".repeat(42)

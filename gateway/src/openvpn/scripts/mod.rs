@@ -141,6 +141,8 @@ pub struct Programs {
     pub folder: PathBuf,
     /// Where temporary files are made (`tmp-dir`).
     pub temporary: PathBuf,
+    /// Where those of `tls-verify` are made (`tls-export-cert`), if elsewhere.
+    pub certificates: Option<PathBuf>,
     /// Variables of each environment (`setenv`).
     pub environment: Vec<(String, String)>,
 }

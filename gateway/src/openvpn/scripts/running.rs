@@ -2,7 +2,7 @@
 
 use super::files::Made;
 use super::served;
-use super::{Answer, Deferral, Outcome, Program, Programs, Request};
+use super::{Answer, Deferral, Hook, Outcome, Program, Programs, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::io;
@@ -37,11 +37,13 @@ pub(super) fn run(
     if let Some(answer) = served::serve(program, request) {
         return (answer, None);
     }
-    let files = request.files.iter().map(|file| Made::new(&programs.temporary, &file.content, program.owner));
+    let of_certificates = programs.certificates.as_ref().filter(|_| request.hook == Hook::TlsVerify);
+    let folder = of_certificates.unwrap_or(&programs.temporary);
+    let files = request.files.iter().map(|file| Made::new(folder, &file.content, program.owner));
     let files: Vec<Made> = match files.collect() {
         Ok(files) => files,
         Err(error) => {
-            let folder = programs.temporary.display();
+            let folder = folder.display();
             return (Answer::failed(format!("no file can be made in {folder}: {error}")), None);
         }
     };

@@ -26,6 +26,7 @@ fn with(hook: Hook, script: &str) -> Fixture {
         by_hook: [(hook, program)].into(),
         folder: folder.path().to_owned(),
         temporary: folder.path().to_owned(),
+        certificates: None,
         environment: vec![("SITE".to_owned(), "berlin".to_owned())],
     };
     let (ours, theirs) = UnixStream::pair().expect("sockets");

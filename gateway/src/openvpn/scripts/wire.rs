@@ -85,6 +85,7 @@ pub(super) fn emit_programs(programs: &Programs) -> Message {
     let mut to = Writer::default();
     to.bytes(programs.folder.as_os_str().as_bytes());
     to.bytes(programs.temporary.as_os_str().as_bytes());
+    to.all(programs.certificates.as_slice(), |to, folder| to.bytes(folder.as_os_str().as_bytes()));
     to.all(&programs.environment, |to, (name, value)| {
         to.bytes(name.as_bytes());
         to.bytes(value.as_bytes());
@@ -110,6 +111,7 @@ pub(super) fn parse_programs(message: &[u8]) -> Option<Programs> {
     let mut from = Reader(message);
     let folder = path(from.bytes()?);
     let temporary = path(from.bytes()?);
+    let certificates = from.all(|from| Some(path(from.bytes()?)))?.into_iter().next();
     let environment = from.all(|from| Some((from.text()?, from.text()?)))?;
     let by_hook = from.all(|from| {
         let hook = Hook::of(from.number()?.try_into().ok()?)?;
@@ -119,7 +121,7 @@ pub(super) fn parse_programs(message: &[u8]) -> Option<Programs> {
             from.all(|from| Some((from.number()?.try_into().ok()?, from.number()?.try_into().ok()?)))?;
         Some((hook, Program { path, arguments, owner: owner.into_iter().next() }))
     })?;
-    Some(Programs { by_hook: by_hook.into_iter().collect(), folder, temporary, environment })
+    Some(Programs { by_hook: by_hook.into_iter().collect(), folder, temporary, certificates, environment })
 }
 
 pub(super) fn emit_request(id: u64, request: &Request) -> Message {
@@ -230,6 +232,7 @@ mod tests {
             by_hook: [(Hook::Up, program)].into(),
             folder: "/etc".into(),
             temporary: "/tmp".into(),
+            certificates: Some("/var".into()),
             environment: vec![("A".into(), "b c".into())],
         };
         let message = emit_programs(&programs);

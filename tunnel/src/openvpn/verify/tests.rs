@@ -120,3 +120,23 @@ fn no_certificate_is_accepted_without_a_ca_or_a_fingerprint() {
     let own = issue(&authority(), None);
     assert!(PeerCheck::new(Role::Server).check(&own, &[], now()).is_err());
 }
+
+#[test]
+fn the_bits_of_the_key_usage_and_the_issuer_are_checked_if_they_are_wanted() {
+    use KeyUsagePurpose::{DigitalSignature, KeyEncipherment};
+    let authority = authority();
+    let own = issue_with(&authority, None, &[DigitalSignature, KeyEncipherment]);
+    for (usages, is_accepted) in
+        [(&[0xa0][..], true), (&[0x80], true), (&[0x08, 0xa0], true), (&[0xa8, 0x01], false)]
+    {
+        let mut check = server_check(&authority);
+        check.require_key_usages(usages);
+        assert_eq!(check.check(&own, &[], now()).is_ok(), is_accepted, "{usages:02x?}");
+    }
+    let of = |der: &CertificateDer<'_>| hash::sha256(&[der]);
+    for (fingerprint, is_accepted) in [(of(authority.der()), true), (of(&own), false), ([7; 32], false)] {
+        let mut check = server_check(&authority);
+        check.add_issuer(fingerprint);
+        assert_eq!(check.check(&own, &[], now()).is_ok(), is_accepted);
+    }
+}

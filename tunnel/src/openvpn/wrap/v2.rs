@@ -61,6 +61,13 @@ impl Metadata {
         })
     }
 
+    /// The type, and the bytes behind it.
+    pub fn parts(&self) -> (u8, Vec<u8>) {
+        let mut bytes = self.emit();
+        let kind = bytes.remove(0);
+        (kind, bytes)
+    }
+
     fn emit(&self) -> Vec<u8> {
         match self {
             Self::User(value) => [&[0][..], value].concat(),

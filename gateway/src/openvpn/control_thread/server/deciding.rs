@@ -8,6 +8,7 @@ use crate::openvpn::scripts::environment::printable;
 use crate::openvpn::scripts::{Answer, Environment, Hook, Outcome};
 use crate::openvpn::settings::ClientOverride;
 use crate::openvpn::tokens::Token;
+use crypto::pki::Certificate;
 use ipnet::IpNet;
 use tunnel::openvpn::action::{Request, SessionNumber};
 use tunnel::openvpn::verify::Refusal;
@@ -26,6 +27,8 @@ pub(super) struct Deciding {
     pub(super) ticket: u64,
     pub(super) question: Question,
     /// The subjects of its certificate, and of those above it.
+    /// The certificates, if programs get them (`tls-export-cert`).
+    pub(super) chain: Vec<Certificate>,
     pub(super) subjects: Vec<String>,
     /// The last question that is asked a second time, after the end of other sessions.
     pub(super) again: Option<Question>,
@@ -54,6 +57,8 @@ impl Deciding {
 /// What is asked next, in OpenVPN's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
+    /// `tls-crypt-v2-verify` about the client's key.
+    Key,
     /// `tls-verify` about the certificate at this depth.
     Certificate(usize),
     /// The management interface about the client.
@@ -109,6 +114,12 @@ pub(super) enum Refused {
     NoSettings(String),
     #[error("it sends no peer ID: OpenVPN 2.4 or later is needed")]
     NoPeerId,
+    #[error(
+        "it cannot export keys of TLS, which force-tls-key-material-export requires: OpenVPN 2.6 or later is needed"
+    )]
+    NoExporter,
+    #[error("its tls-crypt-v2 key has no metadata, about which tls-crypt-v2-verify is asked")]
+    NoMetadata,
     #[error(transparent)]
     Exhausted(#[from] Exhausted),
     #[error("it has no user name and no password")]
@@ -164,8 +175,9 @@ impl ServerSide {
         let deciding = Deciding {
             until,
             ticket: 0,
-            question: Question::Certificate(chain.len()),
+            question: if request.is_renewal { Question::Certificate(chain.len()) } else { Question::Key },
             subjects: chain.iter().map(subject).collect(),
+            chain: if self.access.exports_certificates { chain.clone() } else { Vec::new() },
             again: None,
             name: certificate_name(&request.certificates),
             environment,

@@ -5,12 +5,15 @@ use super::{ServerSide, line_of, shown, variables};
 use crate::openvpn::client_file;
 use crate::openvpn::control_thread::Command;
 use crate::openvpn::pool::Lease;
-use crate::openvpn::scripts::{self, Answer, Deferral, Hook, Outcome, Request as Run, TemporaryFile};
+use crate::openvpn::scripts::{
+    self, Answer, Deferral, Environment, Hook, Outcome, Request as Run, TemporaryFile,
+};
 use crate::openvpn::settings::{ClientOverride, PasswordWay};
 use tunnel::Now;
 use tunnel::openvpn::Outbox;
 use tunnel::openvpn::action::SessionNumber;
 use tunnel::openvpn::peer_info::proto;
+use tunnel::openvpn::wrap::v2::Metadata;
 use zeroize::Zeroizing;
 
 /// The longest user name that stands for a common name, as in OpenVPN.
@@ -42,6 +45,7 @@ impl ServerSide {
         out: &mut Outbox,
     ) -> Next {
         match deciding.question {
+            Question::Key => self.ask_about_key(now, session, deciding),
             Question::Certificate(depth) => Ok(self.ask_about_certificate(now, session, deciding, depth)),
             Question::Management => self.ask_management(now, session, deciding),
             Question::Password => Ok(self.ask_about_password(now, session, deciding)),
@@ -79,6 +83,10 @@ impl ServerSide {
             return Ok(Wait);
         }
         match deciding.question {
+            Question::Key => {
+                failure("tls-crypt-v2-verify", &answer)?;
+                Ok(Go(Question::Certificate(deciding.subjects.len())))
+            }
             Question::Certificate(depth) => {
                 failure("tls-verify", &answer)?;
                 Ok(Go(depth.checked_sub(1).map_or(Question::Management, Question::Certificate)))
@@ -117,6 +125,22 @@ impl ServerSide {
         Wait
     }
 
+    /// OpenVPN asks before the TLS handshake; here a program delays nothing, and is asked after it.
+    fn ask_about_key(&mut self, now: Now, session: SessionNumber, deciding: &mut Deciding) -> Next {
+        if !self.scripts.has(Hook::TlsCryptV2Verify) {
+            return Ok(Go(Question::Certificate(deciding.subjects.len())));
+        }
+        let (kind, value) =
+            deciding.request.key_metadata.as_ref().map(Metadata::parts).ok_or(Refused::NoMetadata)?;
+        // No other variables, as in OpenVPN.
+        let mut run =
+            Run::new(Hook::TlsCryptV2Verify, Environment::default(), deciding.until - now.monotonic);
+        run.environment.set("metadata_type", kind);
+        let variable = "metadata_file".to_owned();
+        run.files = vec![TemporaryFile { variable, content: value.into(), ..TemporaryFile::default() }];
+        Ok(self.run(session, deciding, &run))
+    }
+
     fn ask_about_certificate(
         &mut self,
         now: Now,
@@ -132,6 +156,12 @@ impl ServerSide {
         };
         let mut run = prepare(now, deciding, Hook::TlsVerify);
         run.arguments = vec![depth.to_string(), subject];
+        if let Some(certificate) = deciding.chain.get(depth) {
+            let text = crypto::pem::write("CERTIFICATE", certificate.to_der());
+            let content = text.as_bytes().to_vec().into();
+            let variable = "peer_cert".to_owned();
+            run.files = vec![TemporaryFile { variable, content, ..TemporaryFile::default() }];
+        }
         self.run(session, deciding, &run)
     }
 
@@ -226,6 +256,9 @@ impl ServerSide {
         }
         if !deciding.request.info.has(proto::DATA_V2) {
             return Err(Refused::NoPeerId);
+        }
+        if self.access.requires_exporter && !deciding.request.info.has(proto::TLS_EXPORT) {
+            return Err(Refused::NoExporter);
         }
         variables::authenticated(&mut deciding.environment, deciding.request.address);
         Ok(Go(Question::File))

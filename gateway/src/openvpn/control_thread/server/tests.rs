@@ -59,6 +59,7 @@ impl Bed {
             by_hook: hooks.iter().map(|hook| (*hook, program.clone())).collect(),
             folder: folder.path().to_owned(),
             temporary: folder.path().to_owned(),
+            certificates: Some(folder.path().to_owned()),
             environment: Vec::new(),
         };
         let (ours, theirs) = UnixStream::pair().expect("sockets");
@@ -242,5 +243,29 @@ fn only_certificates_that_signed_the_one_below_are_told_to_programs() {
         let environment = bed.side.about(&request, &chain);
         assert!(environment.value("tls_id_0").is_some());
         assert_eq!(environment.value("tls_id_1").is_some(), expected);
+    }
+}
+
+#[test]
+fn programs_see_the_certificate_and_decide_about_the_metadata_of_a_key() {
+    let script = "if [ \"$script_type\" = tls-verify ]; then head -n 1 \"$peer_cert\" >> told; exit 0; fi\n\
+        text=$(cat \"$metadata_file\"); echo \"$metadata_type $text|$common_name\" >> told; [ \"$text\" = good ]";
+    let exports = |settings: &mut ServerSettings| settings.access.exports_certificates = true;
+    let mut bed = Bed::new(&[Hook::TlsCryptV2Verify, Hook::TlsVerify], script, exports);
+    let metadata = |text: &[u8]| Some(tunnel::openvpn::wrap::v2::Metadata::User(text.to_vec()));
+    for (session, key_metadata) in [(1, metadata(b"good")), (2, metadata(b"bad")), (3, None)] {
+        bed.decide(session, Request { key_metadata, ..request("anna", session) });
+        bed.settle(session);
+        assert_eq!(bed.side.admitted.contains_key(&session), session == 1);
+    }
+    assert_eq!(bed.told(), "0 good|\n-----BEGIN CERTIFICATE-----\n0 bad|\n");
+}
+
+#[test]
+fn clients_without_exported_keys_are_refused_if_these_are_forced() {
+    let mut bed = Bed::new(&[], TELLS, |settings| settings.access.requires_exporter = true);
+    for (session, info) in [(1, "IV_PROTO=2\n"), (2, "IV_PROTO=10\n")] {
+        bed.decide(session, Request { info: PeerInfo::parse(info), ..request("anna", session) });
+        assert_eq!(bed.side.admitted.contains_key(&session), session == 2);
     }
 }
