@@ -104,6 +104,13 @@ impl Ends {
     }
 }
 
+impl Ends {
+    /// What workers look up, and the only peer.
+    pub fn parts(&self) -> (Arc<Tables>, Arc<Peer>) {
+        (Arc::clone(&self.tables), Arc::clone(&self.peer))
+    }
+}
+
 /// The peer ID and the key ID of OpenVPN's data packets.
 const OPENVPN: Header = Header::V2 { key_id: 0, peer_id: INDEX };
 

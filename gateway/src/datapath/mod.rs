@@ -22,6 +22,7 @@ pub mod pre_sa_queue;
 pub mod protocol;
 pub mod punt;
 pub mod receive;
+pub mod relay;
 pub mod route;
 pub mod staging;
 pub mod tables;
@@ -70,6 +71,7 @@ pub const INBOUND: &[&Stage] = &[
     &accept::STAGE,
     &admit::STAGE,
     &forward::STAGE,
+    &relay::STAGE,
     &transmit::INBOUND,
 ];
 

@@ -13,8 +13,9 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use crossbeam_utils::CachePadded;
 use packet::Endpoint;
 use port::Wake;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tunnel::esp::{Policies, Selectors, Transport};
 use tunnel::wireguard::AllowedIps;
 use tunnel::{InboundSa, OutboundSa, PeerId, Time};
@@ -200,6 +201,9 @@ pub struct Tables {
     pub segment_sizes: [AtomicU16; 2],
     /// IPsec: the pre-SA queue.
     pub pre_sa: PreSaQueue,
+    /// OpenVPN's `client-to-client`: packets between clients are relayed, but not those to these addresses, of the server. Set before the
+    /// workers start.
+    pub relayed_beside: OnceLock<Vec<IpAddr>>,
     /// Orders to the outbound worker about staged packets.
     pub orders: Orders,
     /// Without locks: a worker never waits for the writer, which runs at a lower priority.
@@ -216,6 +220,7 @@ impl Tables {
             mtu: AtomicUsize::new(mtu),
             segment_sizes: Default::default(),
             pre_sa: PreSaQueue::default(),
+            relayed_beside: OnceLock::new(),
             orders: Orders::default(),
             sessions: Table::default(),
         }

@@ -2,11 +2,12 @@
 
 use super::icmp_errors::IcmpErrors;
 use super::punt::Punt;
+use super::relay::Relay;
 use super::route::{Recent, Router};
 use super::tables::{Order, Peer, Tables};
 use super::{
     Assigned, Classified, DataPathEvent, Fitted, Observer, Routed, SaBatch, accept, admit, assign, check,
-    classify, decrypt, encrypt, fit, forward, punt, receive, route, transmit, wrap,
+    classify, decrypt, encrypt, fit, forward, punt, receive, relay, route, transmit, wrap,
 };
 use crate::clock::Clock;
 use crossbeam_channel::Sender;
@@ -244,6 +245,7 @@ pub struct Inbound<R, T> {
     batch: Batch,
     sa_batches: Vec<SaBatch>,
     sequences: Vec<u64>,
+    relay: Option<Relay<T>>,
 }
 
 impl<R: Receive, T: Transmit> Inbound<R, T> {
@@ -257,7 +259,14 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
         batch_bytes: usize,
     ) -> Self {
         let (batch, sa_batches, sequences) = (Batch::new(batch_bytes), Vec::new(), Vec::new());
-        Self { shared, outside, inside, punt, drops, batch, sa_batches, sequences }
+        Self { shared, outside, inside, punt, drops, batch, sa_batches, sequences, relay: None }
+    }
+
+    /// Sends what is for other clients by `outside`.
+    #[must_use]
+    pub fn relaying(self, outside: T) -> Self {
+        let egress = Egress::new(self.shared.clone(), outside, Arc::clone(&self.drops));
+        Self { relay: Some(Relay::new(egress)), ..self }
     }
 
     /// Carries one burst; false when there was none. An error means that the outside is gone.
@@ -283,6 +292,10 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
         observer.finished(&admit::STAGE);
         forward::forward(batch, drops, sa_batches);
         observer.finished(&forward::STAGE);
+        if let Some(relay) = &mut self.relay {
+            relay.relay(batch, tables, now, drops);
+        }
+        observer.finished(&relay::STAGE);
         transmit::inbound(&mut self.inside, batch, drops);
         observer.finished(&transmit::INBOUND);
         // What is retired while we wait for the next burst must not be kept by this one.

@@ -387,6 +387,9 @@ impl TunnelInterface {
             inside = Box::new(Captured::new(inside, capture.clone()));
         }
         let mut worker = Inbound::new(shared.clone(), outside, inside, punt, drops, batch_bytes);
+        if shared.tables.relayed_beside.get().is_some() {
+            worker = worker.relaying(self.outside());
+        }
         let (stop, wake) = (Arc::clone(&self.stop), Arc::clone(wake));
         let name = self.device.name().to_owned();
         move || {
