@@ -105,6 +105,7 @@ pub fn session(mut data: &[u8]) {
         features: OURS,
         keepalive: Keepalive::default(),
         timing: Timing::default(),
+        pulls: true,
     };
     let mut client = Client::new(configuration, Arc::new(AwsLc), Box::new(Constant));
     let mut out = Outbox::new();

@@ -65,6 +65,7 @@ fn server() -> Server {
         max_clients: 2,
         features: OURS,
         timing: Timing::default(),
+        only: None,
     };
     Server::new(configuration, Arc::new(AwsLc), Box::new(Counting(1)))
 }

@@ -19,6 +19,9 @@ mod openvpn_client_ends;
 mod openvpn_ends;
 mod openvpn_management;
 mod openvpn_scripts;
+#[path = "../netns/openvpn_sites.rs"]
+#[allow(dead_code)]
+mod openvpn_sites;
 mod plain_kernel;
 mod strongswan;
 #[path = "../netns/support.rs"]

@@ -1,9 +1,10 @@
 //! With OpenVPN 2.6, which is the client or the server.
 
 use crate::openvpn_ends::{
-    Program, ciphers, end_to_end, end_to_end_over, ends_because_of, moves, renewals, renewals_over,
+    Program, ciphers, end_to_end, end_to_end_over, ends_because_of, moves, relayed, renewals, renewals_over,
     two_clients,
 };
+use crate::openvpn_sites::sites;
 
 const OUR_SERVER: [Program; 2] = [Program::Stock, Program::Ours];
 const OUR_CLIENT: [Program; 2] = [Program::Ours, Program::Stock];
@@ -56,6 +57,21 @@ fn our_server_loses_nothing_when_keys_of_a_stock_client_are_renewed() {
 #[test]
 fn our_client_loses_nothing_when_keys_of_a_stock_server_are_renewed() {
     renewals(OUR_CLIENT);
+}
+
+#[test]
+fn two_stock_clients_reach_each_other_in_the_data_path() {
+    relayed(Program::Stock);
+}
+
+#[test]
+fn a_stock_site_that_is_the_client_of_tls_is_carried() {
+    sites([Program::Stock, Program::Ours]);
+}
+
+#[test]
+fn a_stock_site_that_is_the_server_of_tls_is_carried() {
+    sites([Program::Ours, Program::Stock]);
 }
 
 #[test]

@@ -24,6 +24,8 @@ mod openvpn_client;
 mod openvpn_client_ends;
 mod openvpn_ends;
 mod openvpn_process;
+#[allow(dead_code)]
+mod openvpn_sites;
 mod openvpn_tcp;
 mod openvpn_tree;
 mod operational;

@@ -282,6 +282,53 @@ pub fn two_clients(first: Program) {
     assert!(dropped(&ends.lab.interface(INTERFACES[SERVER_END]), "foreign-source") >= 2);
 }
 
+/// With `client-to-client`, two clients and the network behind one reach each other without forwarding in the kernel.
+pub fn relayed(clients: Program) {
+    if clients == Program::Stock && !lab::has_program("/usr/sbin/openvpn") {
+        return skip("needs openvpn");
+    }
+    let Some(mut lab) = sites_and(&["c"]) else { return };
+    let files = tempfile::tempdir().expect("a directory");
+    write_keys(&files);
+    lab.run("b", "sysctl", &["-qw", "net.ipv4.ip_forward=0"]).expect("root may");
+    lab.connect(("c", "outside", "192.168.78.1/24"), ("b", "further", "192.168.78.2/24"))
+        .expect("veth exists");
+    lab.ip("a", "address add 10.71.0.1/32 dev lo").expect("it is free");
+    let folder = path(&files, "clients");
+    std::fs::create_dir(&folder).expect("made");
+    std::fs::write(folder.join("client"), "iroute 10.71.0.0 255.255.0.0\n").expect("written");
+    let more = format!(
+        "client-to-client\nclient-config-dir {}\nroute 10.71.0.0 255.255.0.0\npush \"route 10.71.0.0 255.255.0.0\"\n",
+        folder.display()
+    );
+    for (end, program) in [(SERVER_END, Program::Ours), (CLIENT_END, clients), (OTHER_END, clients)] {
+        let interface = lab.interface(INTERFACES[end]);
+        let own = if end == SERVER_END { &more } else { "" };
+        let text = configuration(&files, end, &interface, Some(3600)) + own;
+        start(&mut lab, &files, program, end, &text);
+    }
+    let log = |end: usize| std::fs::read_to_string(path(&files, &format!("{end}.log"))).unwrap_or_default();
+    let reaches =
+        |lab: &Lab, from: &str, to: &str| lab.run(from, "ping", &["-c", "1", "-W", "1", to]).is_ok();
+    let is_up = || reaches(&lab, "a", SERVER) && reaches(&lab, "c", SERVER);
+    assert!(wait_until(PATIENCE, is_up).is_ok(), "{}", log(SERVER_END));
+    let address = |site: &str, end: usize| {
+        let shown = lab.ip(site, &format!("-4 -o address show dev {}", lab.interface(INTERFACES[end])));
+        let shown = shown.expect("it is there");
+        let found = shown.split_whitespace().find_map(|word| word.strip_suffix("/24"));
+        found.expect("an address").to_owned()
+    };
+    let (client, other) = (address("a", CLIENT_END), address("c", OTHER_END));
+    for (from, to, called) in [("a", "c", other.as_str()), ("c", "a", &client), ("c", "a", "10.71.0.1")] {
+        let reached = wait_until(PATIENCE, || reaches(&lab, from, called));
+        assert!(reached.is_ok(), "{called}\n{}", log(SERVER_END));
+        tcp_arrives_whole(&lab, from, to, called, 2 << 20)
+            .unwrap_or_else(|error| panic!("{called}: {error}\n{}", log(SERVER_END)));
+    }
+    // No client has this address.
+    assert!(!reaches(&lab, "a", "10.9.0.99"));
+}
+
 /// A client of ours ends instead of sending in clear what its server wants in the tunnel.
 pub fn ends_because_of(server: Program, option: &str, told: &str) {
     if server == Program::Stock && !lab::has_program("/usr/sbin/openvpn") {

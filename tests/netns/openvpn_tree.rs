@@ -163,6 +163,13 @@ fn a_commit_makes_a_server_for_a_stock_client_and_others_leave_its_session_up() 
         "{}",
         gateway.logs()
     );
+    // What clients are told, and the settings of another client, change without an end of sessions.
+    let told = [&changed[..], &["vtun0 server push-route 10.98.0.0/24", "vtun0 description Office"]].concat();
+    gateway.write(&told);
+    assert!(gateway.reload().contains("in force"), "{}", gateway.logs());
+    let still = gateway.sessions();
+    assert_eq!(still[0]["remote_host"], sessions[0]["remote_host"], "{}", gateway.logs());
+    assert!(!gateway.postern.logged().contains("has ended"), "{}", gateway.logs());
     // A reset ends the session; the client connects again.
     gateway.ask(&["reset", "openvpn", "client", "client"]);
     let ended = |count| {
@@ -171,6 +178,8 @@ fn a_commit_makes_a_server_for_a_stock_client_and_others_leave_its_session_up() 
     };
     assert!(ended(1).is_ok(), "{}", gateway.logs());
     gateway.wait_until_connected();
+    let pushed = || gateway.lab.ip("a", "route get 10.98.0.1").is_ok_and(|route| route.contains(&interface));
+    assert!(wait_until(PATIENCE, pushed).is_ok(), "{}", gateway.logs());
     gateway.ask(&["reset", "openvpn", "interface", "vtun0"]);
     assert!(ended(2).is_ok(), "{}", gateway.logs());
     gateway.wait_until_connected();

@@ -42,9 +42,6 @@ pub struct Known {
     pub delay: u64,
 }
 
-/// Frames with the times of their delivery.
-type Waiting = VecDeque<(u64, Vec<u8>)>;
-
 /// One direction of the device: one server behind a queue that drops at its tail.
 #[derive(Clone)]
 struct Queue {
@@ -52,7 +49,7 @@ struct Queue {
     clock: Virtual,
     /// When the last frame has been forwarded.
     busy_until: u64,
-    frames: Arc<Mutex<Waiting>>,
+    frames: Arc<Mutex<VecDeque<(u64, Vec<u8>)>>>,
 }
 
 impl Transmit for Queue {

@@ -56,7 +56,7 @@ pub struct Throughput {
     pub searches: Vec<Option<f64>>,
     /// Their median.
     pub rate: Option<f64>,
-    /// Why it may be more than that.
+    /// Delays in the last trial that passed at that rate or below.
     pub limit: Option<Limit>,
 }
 
@@ -372,8 +372,6 @@ mod tests {
     }
 
     #[test]
-    // The method itself is not general enough in its lifetime.
-    #[allow(clippy::redundant_closure_for_method_calls)]
     fn the_loss_curve_falls_to_zero_and_ends_there() {
         let known = Known { rate: 72_000.0, buffer: 50, delay: 1000 };
         let (points, _) = with(known, "", false, &plan(), |it| it.loss_curve());

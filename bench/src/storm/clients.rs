@@ -64,6 +64,7 @@ fn client(credentials: &Credentials) -> Outcome<Client> {
         features: OURS,
         keepalive: Keepalive::default(),
         timing: Timing::default(),
+        pulls: true,
     };
     Ok(Client::new(configuration, Arc::new(AwsLc), Box::new(System::default())))
 }

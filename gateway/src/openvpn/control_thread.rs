@@ -285,6 +285,9 @@ impl<T: Transmit> ControlThread<T> {
                     client.set_remotes(remotes);
                 }
             }
+            Command::ForClients(change) => {
+                self.answered(|server, now, out| server.adopt(now, change, out));
+            }
             Command::Answer(credentials) => {
                 let now = self.shared.clock.now();
                 self.call(now, |side, out| side.answer(now, credentials, out));
@@ -295,7 +298,11 @@ impl<T: Transmit> ControlThread<T> {
                 });
             }
             Command::Revocations(answer) => {
-                self.answered(|server, now, out| server.revocations(now, &answer, out));
+                let now = self.shared.clock.now();
+                self.call(now, |side, out| match side {
+                    Side::Server(server) => server.revocations(now, &answer, out),
+                    Side::Client(client) => client.revocations(now, &answer, out),
+                });
             }
             Command::Decide { client, key, decision, reply } => {
                 self.answered(|server, now, out| {
@@ -414,6 +421,10 @@ impl<T: Transmit> ControlThread<T> {
                 );
                 entry.peer.endpoint.store(Some(Arc::new(entry.endpoint)));
             }
+        } else if let Side::Client(client) = &mut self.side {
+            tracing::info!("interface {}: the server is at {endpoint} now", self.name);
+            client.core.handle_move(endpoint.remote);
+            entry.endpoint = *endpoint;
         }
     }
 

@@ -4,7 +4,7 @@ use super::control_thread::{
     Chosen, Command, ControlThread, Decision, Inbox, Parts, Report, Snapshot, Victim,
 };
 use super::scripts::Answer;
-use super::settings::{Remote, Settings};
+use super::settings::{ForClients, Remote, Settings};
 use super::tcp::Tcp;
 use crate::clock::Clock;
 use crate::datapath::protocol::Protocol;
@@ -70,6 +70,9 @@ impl Interface {
             tunnel.open_tcp(tcp.connections());
         }
         let tables = Arc::new(Tables::new(Protocol::OpenVpn, settings.mtu as usize));
+        if let Some(own) = settings.relayed_beside() {
+            tables.relayed_beside.set(own).expect("it was made here");
+        }
         let shared = Shared { tables, datapath_events, clock: Clock };
         let inbox = Inbox {
             commands: commands_out,
@@ -108,6 +111,12 @@ impl Interface {
     /// The names of servers have these addresses now.
     pub fn set_servers(&self, servers: Vec<Remote>) {
         let _ = self.commands.send(Command::Servers(servers));
+    }
+
+    /// A server takes over what its clients are told.
+    pub(super) fn adopt(&self, change: ForClients) {
+        // The control thread lives as long as the interface.
+        let _ = self.commands.send(Command::ForClients(change));
     }
 
     /// Hands in what the user has answered.

@@ -126,6 +126,11 @@ impl Lifecycle {
         self.steps.push_back(Step::Completed);
     }
 
+    /// The network of a site is in the kernel before its peer answers, and stays there.
+    pub(super) fn network_is_set(&mut self) {
+        self.is_set = true;
+    }
+
     /// A server has proved who it is. `about`: its certificates and addresses.
     pub(super) fn found(&mut self, server: SocketAddr, about: &Environment) {
         self.server = Some(server.ip().to_canonical());

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! file, terminal, token of the server ──> credentials ──> key method message
-//! AUTH_FAILED ──> with a token: once more without; TEMP: later; else as auth-retry says
+//! AUTH_FAILED ──> CRV1: the user answers a question; with a token: once more without; TEMP: later; else as auth-retry says
 //! ```
 
 use base64ct::{Base64, Encoding};
@@ -41,8 +41,10 @@ pub struct Question {
     pub user: Option<String>,
     /// The password, if it is known.
     pub password: Option<Zeroizing<String>>,
-    /// The text of `static-challenge`, and whether the answer is shown.
+    /// The text of `static-challenge` or of a question of the server, and whether the answer is shown.
     pub challenge: Option<(String, bool)>,
+    /// The state of a question of the server (`CRV1`), whose answer is the password.
+    pub state: Option<String>,
 }
 
 impl fmt::Debug for Question {
@@ -59,9 +61,12 @@ impl Question {
         password: &Zeroizing<String>,
         response: Option<&str>,
     ) -> Credentials {
-        let password = match response {
-            None => password.clone(),
-            Some(response) => {
+        let password = match (&self.state, response) {
+            (Some(state), response) => {
+                Zeroizing::new(format!("CRV1::{state}::{}", response.unwrap_or_default()))
+            }
+            (None, None) => password.clone(),
+            (None, Some(response)) => {
                 let parts = [password.as_bytes(), response.as_bytes()];
                 let [password, response] = parts.map(|bytes| Zeroizing::new(Base64::encode_string(bytes)));
                 Zeroizing::new(format!("SCRV1:{}:{}", *password, *response))
@@ -91,16 +96,31 @@ pub enum Next {
 pub struct Login {
     settings: LoginSettings,
     token: Option<Credentials>,
+    asked: Asked,
+}
+
+/// A question of the server, which is answered once.
+#[derive(Default)]
+enum Asked {
+    #[default]
+    Nothing,
+    Question(Question),
+    Answered(Credentials),
 }
 
 impl Login {
     /// Without a token.
     pub fn new(settings: LoginSettings) -> Self {
-        Self { settings, token: None }
+        Self { settings, token: None, asked: Asked::Nothing }
     }
 
     /// What the next key method message says; the question to the user if that is not known.
     pub fn credentials(&self) -> Result<Credentials, Question> {
+        match &self.asked {
+            Asked::Question(question) => return Err(question.clone()),
+            Asked::Answered(credentials) => return Ok(credentials.clone()),
+            Asked::Nothing => {}
+        }
         let known = self.token.as_ref().or(self.settings.credentials.as_ref());
         match (known, &self.settings.question) {
             (Some(known), _) => Ok(known.clone()),
@@ -116,6 +136,10 @@ impl Login {
 
     /// The user has answered.
     pub fn answered(&mut self, credentials: Credentials) {
+        if let Asked::Question(_) = self.asked {
+            self.asked = Asked::Answered(credentials);
+            return;
+        }
         self.settings.credentials = Some(credentials);
     }
 
@@ -137,6 +161,7 @@ impl Login {
             }
         }
         if found {
+            self.asked = Asked::Nothing;
             self.token = Some(token);
             self.forget();
         }
@@ -158,6 +183,9 @@ impl Login {
 
     /// The session has ended.
     pub fn ended(&mut self) {
+        if let Asked::Answered(_) = self.asked {
+            self.asked = Asked::Nothing;
+        }
         self.forget();
     }
 
@@ -172,6 +200,11 @@ impl Login {
     pub fn refused(&mut self, reason: &str) -> Next {
         if let Some(flags) = temporary(reason) {
             return flags;
+        }
+        self.asked = Asked::Nothing;
+        if let Some(question) = dynamic(reason).filter(|_| self.settings.prompt.is_some()) {
+            self.asked = Asked::Question(question);
+            return Next::Ask;
         }
         if self.token.take().is_some() {
             return Next::Retry { advance: false, wait: None };
@@ -205,6 +238,21 @@ fn temporary(reason: &str) -> Option<Next> {
         }
     }
     Some(Next::Retry { advance, wait })
+}
+
+/// `CRV1:FLAGS:STATE:USER:TEXT`, with the user name in Base64: the server asks the user a question.
+fn dynamic(reason: &str) -> Option<Question> {
+    let mut fields = reason.strip_prefix("CRV1:")?.splitn(4, ':');
+    let [flags, state, user, text] = [(); 4].map(|()| fields.next());
+    let user = Base64::decode_vec(user?).ok().and_then(|bytes| String::from_utf8(bytes).ok())?;
+    let is_shown = flags?.split(',').any(|flag| flag == "E");
+    Some(Question {
+        user: Some(user),
+        // The answer takes its place.
+        password: Some(Zeroizing::default()),
+        challenge: Some((text?.to_owned(), is_shown)),
+        state: Some(state?.to_owned()),
+    })
 }
 
 #[cfg(test)]
@@ -259,6 +307,25 @@ mod tests {
         login.ended();
         assert_eq!(login.credentials(), Ok(known("anna", "T")));
         assert!(login.settings.credentials.is_none());
+    }
+
+    #[test]
+    fn a_question_of_the_server_is_answered_once() {
+        let mut login = login(AuthRetry::None);
+        let refusal = "CRV1:R,E:state-1:YW5uYQ==:Code of token: 7";
+        assert_eq!(login.refused(refusal), Next::End, "there is no terminal");
+        login.settings.prompt = Some(Arc::new(|_| Err(String::new())));
+        assert_eq!(login.refused(refusal), Next::Ask);
+        let question = login.credentials().expect_err("it is not answered");
+        assert_eq!(question.challenge, Some(("Code of token: 7".to_owned(), true)));
+        let answer = question.credentials("anna".to_owned(), &Zeroizing::default(), Some("123456"));
+        assert_eq!(answer, known("anna", "CRV1::state-1::123456"));
+        login.answered(answer.clone());
+        assert_eq!(login.credentials(), Ok(answer));
+        login.ended();
+        assert_eq!(login.credentials(), Ok(known("anna", "secret")));
+        assert_eq!(login.refused("CRV1:R:state:no base64:Code"), Next::End);
+        assert_eq!(login.refused("CRV1:R:state"), Next::End);
     }
 
     #[test]

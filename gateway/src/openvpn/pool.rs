@@ -3,7 +3,7 @@
 //! A client gets the addresses that it had before, if no other client has them, and others get them only when nothing else is
 //! free. Numbers are remembered by common name, so that the pool bounds what is remembered.
 
-use super::settings::ServerNetwork;
+use super::settings::{ClientOverride, ServerNetwork};
 use ipnet::{IpNet, Ipv6Net};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -71,18 +71,21 @@ impl Pool {
             u32::try_from(hosts.saturating_sub(first_v6(v6))).unwrap_or(u32::MAX)
         });
         let size = v4_size.into_iter().chain(v6_size).min().unwrap_or(0).min(MOST);
-        let given = network
-            .clients
-            .values()
-            .flat_map(|client| client.v4.map(IpAddr::V4).into_iter().chain(client.v6.map(IpAddr::V6)));
-        let reserved = given.collect();
+        let reserved = BTreeSet::new();
         let v4 = v4.map(|(first, _)| Ipv4Addr::from_bits(first));
         let v6 = network.v6.map(|v6| Ipv6Addr::from_bits(v6.network().to_bits() + first_v6(v6)));
         let mut pool = Self { v4, v6, reserved, size, ..Self::default() };
+        pool.reserve(network.clients.values());
         for (name, v4, v6) in &network.leases {
             pool.remember(name, *v4, *v6);
         }
         pool
+    }
+
+    /// These clients have addresses by their settings, which no other client gets from now on.
+    pub fn reserve<'a>(&mut self, clients: impl Iterator<Item = &'a ClientOverride>) {
+        let given = clients.flat_map(|it| it.v4.map(IpAddr::V4).into_iter().chain(it.v6.map(IpAddr::V6)));
+        self.reserved = given.collect();
     }
 
     /// Gives a session the addresses that the client of this name had last, or free ones. `is_used`: whether a client has a

@@ -24,6 +24,7 @@ use crypto::Engine;
 use ipnet::IpNet;
 use managed::Managed;
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
@@ -84,7 +85,7 @@ pub struct Runner {
     managed: Option<Managed>,
     answer: mpsc::UnboundedSender<Answer>,
     answers: mpsc::UnboundedReceiver<Answer>,
-    is_client: bool,
+    has_clients: bool,
     removed: mpsc::UnboundedReceiver<Removed>,
     reports: mpsc::UnboundedReceiver<Report>,
 }
@@ -170,13 +171,14 @@ impl Runner {
         let (events, removed) = mpsc::unbounded_channel();
         let (report, reports) = mpsc::unbounded_channel();
         let (answer, answers) = mpsc::unbounded_channel();
-        let is_client = matches!(settings.role, Role::Client(_));
+        let has_clients = matches!(&settings.role, Role::Server(server) if server.site.is_none());
+        let site = settings.site().map(|own| own.network(&[]));
         let own_number = own_number(name, &settings);
         let name_servers = match &mut settings.role {
             Role::Client(client) => client.name_servers.take(),
             Role::Server(_) => None,
         };
-        let lifecycle =
+        let mut lifecycle =
             Lifecycle::new(name, settings.mtu, settings.scripts.clone(), settings.programs.clone());
         let (wants, mtu) = (guarded(own(&settings), closed.as_ref()), settings.mtu);
         let up = LinkChange { up: Some(true), queue_length: settings.queue, ..LinkChange::default() };
@@ -188,16 +190,28 @@ impl Runner {
             prompt.clone_from(&client.login.prompt);
             names = Some(client.names.clone());
             network.add_servers(&host, client.remotes.iter().map(|remote| remote.address.ip()))?;
+        }
+        if !has_clients {
             settings.udp.options.fwmark = own_number.mark;
             if let Some(tcp) = &mut settings.tcp {
                 tcp.options.fwmark = own_number.mark;
             }
+        }
+        if let Role::Server(server) = &settings.role
+            && let Some(addresses) = server.core.only.as_ref().and_then(|only| only.addresses.as_ref())
+        {
+            network.add_servers(&host, addresses.iter().map(SocketAddr::ip))?;
         }
         let interface = Arc::new(Interface::create(name, settings, engine, options, events, report)?);
         if !is_null {
             set_mtu(name, mtu)?;
             host::change_link(name, &[up])?;
             host.set(name, Some(wants))?;
+        }
+        if let Some(site) = site.filter(|_| !is_null) {
+            // Before the peer answers: what is for it must not leave in clear.
+            network.configure(&host, site)?;
+            lifecycle.network_is_set();
         }
         let own_host = None;
         Ok(Self {
@@ -211,7 +225,7 @@ impl Runner {
             managed: None,
             answer,
             answers,
-            is_client,
+            has_clients,
             removed,
             reports,
         })
@@ -222,7 +236,8 @@ impl Runner {
     /// # Errors
     /// `up` has failed.
     pub async fn begin(&mut self) -> Result<(), RunError> {
-        if self.is_client {
+        if !self.has_clients {
+            self.interface.release();
             return Ok(());
         }
         self.lifecycle.begin();
@@ -250,10 +265,10 @@ impl Runner {
     pub async fn status(&self, format: Format) -> String {
         let snapshot = self.snapshot().await;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        if self.is_client {
-            status::of_client(&snapshot, inside(self.interface.name()), now)
-        } else {
+        if self.has_clients {
             status::of_server(&snapshot, format, now)
+        } else {
+            status::of_client(&snapshot, inside(self.interface.name()), now)
         }
     }
 

@@ -16,6 +16,7 @@ use crate::service::{
     Context, Phase, Planned, Policy, Refusal, Refused, Requirements, Service, Step, View, Work,
 };
 use config::settings::OpenVpn;
+use config::settings::openvpn::Mode;
 use config::{Path, Settings};
 use crypto::Cipher;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +33,8 @@ enum Intent {
     Change { wanted: Option<OpenVpn>, before: Option<OpenVpn>, left: Left },
     /// It keeps its sessions, and has another description.
     Describe(Option<String>),
+    /// It keeps its sessions, and tells clients something else; its other settings, which are those of before once that is done.
+    Adopt(Option<OpenVpn>),
     /// It goes; its settings afterwards, if it was served.
     Remove(Option<OpenVpn>, Left),
 }
@@ -183,6 +186,10 @@ impl OpenVpnService {
                     planned.steps.push(step(&name, Phase::Switch, None, None));
                     Intent::Describe(wanted.description)
                 }
+                Some(before) if is_for_clients(before, &wanted) => {
+                    planned.steps.push(step(&name, Phase::Switch, None, None));
+                    Intent::Adopt(Some(wanted))
+                }
                 Some(before) => {
                     let before = bound(before);
                     let [freed, needed] = [before, after].map(|port| port.filter(|_| before != after));
@@ -219,6 +226,10 @@ impl OpenVpnService {
             }
             Intent::Describe(description) => {
                 self.describe(name, description);
+                Ok(())
+            }
+            Intent::Adopt(settings) => {
+                self.adopt(name, settings);
                 Ok(())
             }
             Intent::Remove(settings, _) => {
@@ -259,6 +270,7 @@ impl OpenVpnService {
                 }
             }
             Intent::Describe(mut description) => self.describe(name, &mut description),
+            Intent::Adopt(mut settings) => self.adopt(name, &mut settings),
             Intent::Remove(settings, left) => {
                 self.configured.insert(name.to_owned());
                 context.host.set_absent(name, left.wants.map(|wants| wants.without_interface()));
@@ -302,12 +314,30 @@ impl OpenVpnService {
         Some(self.served.remove(name)?.end().await)
     }
 
+    /// Exchanges the settings of an interface for others that end no session.
+    fn adopt(&mut self, name: &str, settings: &mut Option<OpenVpn>) {
+        let (Some(served), Some(other)) = (self.served.get_mut(name), settings) else { return };
+        std::mem::swap(&mut served.settings, other);
+        if let Some(change) = tree::for_clients(name, &path_of(name), &served.settings) {
+            served.interface.adopt(change);
+        }
+        self.shown.show(served);
+    }
+
     fn describe(&mut self, name: &str, description: &mut Option<String>) {
         if let Some(served) = self.served.get_mut(name) {
             std::mem::swap(&mut served.settings.description, description);
             self.shown.show(served);
         }
     }
+}
+
+/// Whether only what clients of a server are told is different: its sessions go on.
+fn is_for_clients(before: &OpenVpn, after: &OpenVpn) -> bool {
+    let (description, profile) = (after.description.clone(), Arc::clone(&after.profile));
+    after.mode == Mode::Server
+        && OpenVpn { description, profile, ..before.clone() } == *after
+        && before.profile.differs_for_clients_only(&after.profile)
 }
 
 fn is_described_otherwise(before: &OpenVpn, after: &OpenVpn) -> bool {

@@ -14,11 +14,11 @@ use port::SocketOptions;
 use port::udp::UdpBinding;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tunnel::openvpn::client::ClientWrap;
-use tunnel::openvpn::verify::{PeerCheck, ServerTls};
+use tunnel::openvpn::verify::{ClientTls, PeerCheck, ServerTls};
 use tunnel::openvpn::{ClientConfiguration, ServerConfiguration};
 
 /// The MTU of the tunnel interface that OpenVPN has by default (`tun-mtu`).
@@ -87,6 +87,17 @@ pub struct ServerSettings {
     pub network: ServerNetwork,
     /// What is asked about clients, beside their certificates.
     pub access: Access,
+    /// The network with the only peer, site to site; there are no clients then.
+    pub site: Option<Site>,
+}
+
+/// One of two sites.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// Its addresses and routes.
+    pub own: Own,
+    /// Whether the peer may be at another address than before (`float`, or no `remote`).
+    pub follows: bool,
 }
 
 /// How `auth-user-pass-verify` gets the password.
@@ -158,6 +169,15 @@ impl Default for Access {
     }
 }
 
+/// What a server can take over without an end of sessions.
+#[derive(Clone, Debug, Default)]
+pub struct ForClients {
+    /// See [`ServerNetwork::push`].
+    pub push: Vec<String>,
+    /// See [`ServerNetwork::clients`].
+    pub clients: BTreeMap<String, ClientOverride>,
+}
+
 /// What clients are given, with the topology `subnet`.
 #[derive(Clone, Debug, Default)]
 pub struct ServerNetwork {
@@ -179,10 +199,12 @@ pub struct ServerNetwork {
     pub requires_override: bool,
     /// Whether several clients may have one common name (`duplicate-cn`).
     pub duplicate_names: bool,
+    /// Whether packets between clients stay in the data path (`client-to-client`).
+    pub relays: bool,
 }
 
 /// The settings of one client.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientOverride {
     /// Its address (`ifconfig-push`).
     pub v4: Option<Ipv4Addr>,
@@ -228,6 +250,8 @@ pub struct ClientSettings {
     pub ends_on_failure: bool,
     /// User name and password.
     pub login: LoginSettings,
+    /// Makes the verifier of the server again, from another revocation list (`crl-verify`).
+    pub renew: Option<RenewClient>,
     /// The authorities, whose certificates programs are told about.
     pub authorities: Vec<Certificate>,
     /// Whether there is a management interface.
@@ -244,6 +268,29 @@ pub struct ClientLink {
     /// Whether the server may answer from another address (`float`).
     pub float: bool,
 }
+
+impl Settings {
+    /// The addresses of a server whose clients reach each other in the data path.
+    pub fn relayed_beside(&self) -> Option<Vec<IpAddr>> {
+        match &self.role {
+            Role::Server(server) if server.network.relays => {
+                Some(server.network.own().map(|own| own.addr()).collect())
+            }
+            Role::Server(_) | Role::Client(_) => None,
+        }
+    }
+
+    /// The network of one of two sites, which no server gives.
+    pub fn site(&self) -> Option<&Own> {
+        match &self.role {
+            Role::Server(server) => server.site.as_ref().map(|site| &site.own),
+            Role::Client(client) => Some(&client.own).filter(|_| !client.core.pulls),
+        }
+    }
+}
+
+/// Takes a file with revocation lists. An error is for the log.
+pub type RenewClient = Box<dyn Fn(&[u8]) -> Result<(ClientTls, PeerCheck), String> + Send>;
 
 /// Where to connect to, in the order of the names.
 pub fn remotes(names: &[Name]) -> Vec<Remote> {

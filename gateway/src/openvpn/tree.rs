@@ -3,7 +3,7 @@
 use super::client_file;
 use super::convert::{Sources, convert};
 use super::scripts::Hook;
-use super::settings::{Role, Settings};
+use super::settings::{ForClients, Role, Settings};
 use crate::host::netlink::MAIN_TABLE;
 use crate::host::wants::Wants;
 use config::Path;
@@ -171,11 +171,23 @@ pub(super) fn settings(
         }
     }
     // The files of clients are of the configuration: a commit reads them again.
-    let warnings = plan.remarks.iter().filter(|it| it.is_warning && it.directive != "client-config-dir");
+    // The daemon reads revocation lists again.
+    let kept = ["client-config-dir", "crl-verify"];
+    let warnings = plan.remarks.iter().filter(|it| it.is_warning && !kept.contains(&it.directive.as_str()));
     let warnings = warnings.map(|it| remark(profile, path, it)).collect();
     let mut files = plan.programs.by_hook;
     let revocations = files.remove(&Hook::Revocations).map(|file| file.path);
     Ok(Accepted { settings: plan.settings, warnings, revocations })
+}
+
+/// What a server can take over of these settings without an end of sessions.
+pub(super) fn for_clients(name: &str, path: &Path, wanted: &Wanted) -> Option<ForClients> {
+    match settings(name, path, wanted, UNRESOLVED).ok()?.settings.role {
+        Role::Server(server) if server.site.is_none() => {
+            Some(ForClients { push: server.network.push, clients: server.network.clients })
+        }
+        Role::Server(_) | Role::Client(_) => None,
+    }
 }
 
 fn of_a_process(

@@ -7,6 +7,7 @@
 //! own, if the data keys before are installed: nothing is negotiated while a verdict is awaited. The sides of TLS stay as
 //! they are. The key before the present one is kept, so that its last messages are acknowledged.
 
+use super::early::EarlyReset;
 use super::key_method::{Credentials, KeyMethod, KeySource};
 use super::keys::{self, DataKeys};
 use super::limits::{LONGEST_PACKET, RENEW_INTERVAL};
@@ -81,6 +82,9 @@ pub enum PacketError {
     /// Its session ID, or the one that it acknowledges, is not of this session.
     #[error("the control packet is of another session")]
     OtherSession,
+    /// The peer of two sites is expected at another address.
+    #[error("the control packet is of another address than that of remote, and float is not set")]
+    OtherAddress,
     /// No key has this ID.
     #[error("the control packet is of a key that is not negotiated")]
     UnknownKey,
@@ -119,6 +123,7 @@ pub struct Channel {
     renewed_wrapper: Option<Wrapper>,
     /// A client's wrapped key (tls-crypt-v2), which follows some of its packets.
     wrapped_key: Vec<u8>,
+    early: EarlyReset,
     tls: TlsConfig,
     announcement: Announcement,
     /// The newest last.
@@ -140,6 +145,7 @@ impl Channel {
             wrapper,
             renewed_wrapper: None,
             wrapped_key: Vec::new(),
+            early: EarlyReset::default(),
             tls,
             announcement,
             keys: VecDeque::new(),
@@ -152,6 +158,11 @@ impl Channel {
     /// Sets the client's wrapped key, which follows its first packet.
     pub fn set_wrapped_key(&mut self, wrapped: Vec<u8>) {
         self.wrapped_key = wrapped;
+    }
+
+    /// From now on, the reset of a peer that has not heard of us is kept: two peers may begin at once.
+    pub fn keep_early_reset(&mut self) {
+        self.early = EarlyReset::Awaited;
     }
 
     /// Replaces the user name and the password for further keys.
@@ -309,9 +320,16 @@ impl Channel {
         match self.remote {
             Some(remote) if remote == opened.session => {}
             // The server proves with our session ID that it has received our packet.
-            None if opcode == Opcode::ServerReset && body.receiver.is_some() => {
-                self.remote = Some(opened.session);
-            }
+            None if body.receiver.is_some() => match self.early.take_of(opened.session) {
+                Some(reset) => {
+                    self.remote = Some(opened.session);
+                    // Its body was parsed before.
+                    self.handle_opened(now, &reset, random, events)?;
+                }
+                None if opcode == Opcode::ServerReset => self.remote = Some(opened.session),
+                None => return Err(PacketError::OtherSession),
+            },
+            None if opcode == Opcode::ServerReset && self.early.keep(opened) => return Ok(()),
             _ => return Err(PacketError::OtherSession),
         }
         // After the session IDs: a packet of another session under the same key, sent here again, would use up numbers.
@@ -388,12 +406,22 @@ impl Channel {
         Ok(())
     }
 
+    /// What TLS exports in the negotiation of a key.
+    pub fn exported<R>(
+        &self,
+        key_id: u8,
+        export: impl FnOnce(&Tls) -> Result<R, TlsError>,
+    ) -> Result<R, TlsError> {
+        let key = self.keys.iter().rev().find(|key| key.key_id == key_id).ok_or(TlsError::Gone)?;
+        export(key.tls())
+    }
+
     /// The data keys of an established key: exported, or derived for peers that cannot.
     pub fn data_keys(&self, key_id: u8, export: bool) -> Result<DataKeys, TlsError> {
-        let key = self.keys.iter().rev().find(|key| key.key_id == key_id).ok_or(TlsError::Gone)?;
         if export {
-            return DataKeys::export(key.tls());
+            return self.exported(key_id, DataKeys::export);
         }
+        let key = self.keys.iter().rev().find(|key| key.key_id == key_id).ok_or(TlsError::Gone)?;
         let (Some(sources), Some(remote)) = (key.sources(), self.remote) else { return Err(TlsError::Gone) };
         let sessions = if self.role == Role::Client { [self.local, remote] } else { [remote, self.local] };
         Ok(DataKeys::derive(sources, sessions))

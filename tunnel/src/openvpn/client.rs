@@ -3,25 +3,30 @@
 //! ```text
 //! connect → reset → TLS, key exchange → PUSH_REQUEST → PUSH_REPLY → Install, Use, Configure, Connected
 //! ```
+//! With a peer that is no server ([`ClientConfiguration::pulls`]), the keys are installed after the key exchange.
 
 use super::action::{Action, Cause, Outbox};
 use super::channel::{Announcement, Channel, ChannelEvent, PacketError};
 use super::data::Framing;
 use super::keepalive::Keepalive;
 use super::key_method::Credentials;
+use super::key_method::KeyMethod;
 use super::limits::PUSH_REQUEST_INTERVAL;
 use super::negotiate::{self, DataCipher, NoCommonCipher, Suite};
 use super::packet::SessionId;
+use super::pair;
 use super::peer::{Agreement, Peer, Timing};
 use super::peer_info::PeerInfo;
 use super::push::{CoreOptions, Reply, Unsupported};
 use super::tls::{TlsConfig, WallClock};
+use super::verify::PeerCheck;
 use super::wrap::v2::ClientKey;
 use super::wrap::{PacketId, Role, WrapKeys, Wrapper};
 use crate::{Now, Time};
 use crypto::cipher::Integrity;
 use crypto::{Engine, Random};
 use rustls::ClientConfig;
+use rustls::pki_types::UnixTime;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +70,8 @@ pub struct ClientConfiguration {
     pub keepalive: Keepalive,
     /// The times.
     pub timing: Timing,
+    /// Whether the server pushes options; not with a peer, site to site.
+    pub pulls: bool,
 }
 
 /// Whether an option that the server pushes is taken; `None` ends the session.
@@ -90,6 +97,8 @@ pub struct Client {
     announcement: Announcement,
     keepalive: Keepalive,
     timing: Timing,
+    features: u32,
+    pulls: bool,
     engine: Arc<dyn Engine>,
     random: Box<dyn Random>,
     session: Option<(Peer, Option<Waiting>)>,
@@ -116,8 +125,13 @@ impl Client {
             features,
             keepalive,
             timing,
+            pulls,
         } = configuration;
-        let peer_info = PeerInfo::of_client(features, &DataCipher::list(&ciphers), mtu, &peer_info);
+        let peer_info = if pulls {
+            PeerInfo::of_client(features, &DataCipher::list(&ciphers), mtu, &peer_info)
+        } else {
+            pair::announcement(features, &ciphers, mtu, &peer_info)
+        };
         let cipher = ciphers.first().map_or("none", |cipher| cipher.name());
         let auth_name = negotiate::auth_name(auth);
         let compression = framing.map_or("", |_| ",comp-lzo");
@@ -135,6 +149,8 @@ impl Client {
             announcement: Announcement { options, credentials, peer_info },
             keepalive,
             timing,
+            features,
+            pulls,
             engine,
             random,
             session: None,
@@ -155,6 +171,24 @@ impl Client {
         self.announcement.credentials = credentials;
     }
 
+    /// Replaces the configuration of TLS, such as after a change of the revocation list: the next negotiation uses it. The session ends if
+    /// the certificates of its server are now refused.
+    pub fn renew_tls(&mut self, now: Now, config: ClientConfig, check: &PeerCheck, out: &mut Outbox) {
+        self.tls = TlsConfig::client(config, Arc::clone(&self.clock));
+        let Some((peer, _)) = &mut self.session else { return };
+        peer.channel.set_tls(self.tls.clone());
+        let time = UnixTime::since_unix_epoch(now.wall);
+        // The same server has proved who it is in each negotiation.
+        let shown = (0..8).map(|key_id| peer.channel.certificates(key_id));
+        let refusal = shown
+            .filter_map(<[_]>::split_first)
+            .next()
+            .and_then(|(own, between)| check.check(own, between, time).err());
+        if let Some(refusal) = refusal {
+            self.end(now, Cause::RefusedByUs(refusal.to_string()), out);
+        }
+    }
+
     /// Sets the wrap of further sessions.
     pub fn set_wrap(&mut self, wrap: ClientWrap) {
         self.wrap = wrap;
@@ -173,6 +207,9 @@ impl Client {
         let local = SessionId::random(&mut *self.random);
         let mut channel = Channel::new(self.tls.clone(), wrapper, local, self.announcement.clone());
         channel.set_wrapped_key(wrapped);
+        if !self.pulls {
+            channel.keep_early_reset();
+        }
         let begun = channel.send_reset(now, &mut *self.random);
         let engine = Arc::clone(&self.engine);
         let mut peer = Peer::new(now, SESSION, server, channel, Role::Client, engine, self.timing);
@@ -216,6 +253,9 @@ impl Client {
     fn handle_event(&mut self, now: Now, event: ChannelEvent, out: &mut Outbox) -> Result<(), Cause> {
         let Some((peer, waiting)) = &mut self.session else { return Ok(()) };
         match peer.handle_event(now, event, out)? {
+            Some(ChannelEvent::Exchanged { key_id: 0, theirs }) if !self.pulls => {
+                self.agree(now, &theirs, out)
+            }
             Some(ChannelEvent::Exchanged { key_id: 0, .. }) => {
                 let certificates = peer.channel.certificates(0).to_vec();
                 out.push(Action::Found { address: peer.address, certificates });
@@ -231,10 +271,32 @@ impl Client {
         }
     }
 
+    /// Connects with a peer that pushes nothing.
+    fn agree(&mut self, now: Now, theirs: &KeyMethod, out: &mut Outbox) -> Result<(), Cause> {
+        let Some((peer, waiting)) = &mut self.session else { return Ok(()) };
+        let own = pair::Own {
+            role: Role::Client,
+            ciphers: &self.ciphers,
+            fallback: self.fallback,
+            auth: self.auth,
+            keepalive: self.keepalive,
+        };
+        let info = PeerInfo::parse(&theirs.peer_info).limited_to(self.features);
+        let (agreement, dynamic_wrap) = pair::agree(&own, &info, &theirs.options, &peer.channel)?;
+        *waiting = None;
+        out.push(Action::Configure { options: Vec::new() });
+        peer.connect(now, agreement, dynamic_wrap, &mut *self.random, out)
+    }
+
     fn handle_command(&mut self, now: Now, command: String, out: &mut Outbox) -> Result<(), Cause> {
         let (word, rest) = command.split_once(',').unwrap_or((&command, ""));
         let Some((_, waiting)) = &mut self.session else { return Ok(()) };
         match word {
+            // A peer that is no server has nothing to say about our network, nor about our end.
+            _ if !self.pulls => {
+                out.push(Action::Command { session: SESSION, command });
+                Ok(())
+            }
             "PUSH_REPLY" => {
                 // A second reply may bring a token; addresses and keys stay.
                 let Some(state) = waiting else {
@@ -287,6 +349,7 @@ impl Client {
             },
             export_keys: core.export_keys,
             peer_id: core.peer_id,
+            lookup: SESSION,
             control_exit: core.control_exit,
             keepalive: self.keepalive.replaced_by(core.keepalive),
         };
@@ -352,6 +415,13 @@ impl Client {
     pub fn handle_confirmed(&mut self, now: Now, index: u32, out: &mut Outbox) {
         if let Some((peer, _)) = &mut self.session {
             peer.confirm(now.monotonic, index, out);
+        }
+    }
+
+    /// An authentic data packet, which is not a replay, has come from another address: control packets go there too.
+    pub fn handle_move(&mut self, address: SocketAddr) {
+        if let Some((peer, _)) = &mut self.session {
+            peer.address = address;
         }
     }
 

@@ -16,6 +16,8 @@ use zeroize::Zeroizing;
 const DATA_LABEL: &[u8] = b"EXPORTER-OpenVPN-datakeys";
 /// RFC 5705 label of dynamic tls-crypt.
 const WRAP_LABEL: &[u8] = b"EXPORTER-OpenVPN-dynamic-tls-crypt";
+/// RFC 5705 label of the peer ID of two peers without a server.
+const PEER_ID_LABEL: &[u8] = b"EXPORTER-OpenVPN-p2p-peerid";
 /// Bytes of both directions.
 const LENGTH: usize = 256;
 const DIRECTION: usize = LENGTH / 2;
@@ -76,6 +78,12 @@ impl DataKeys {
 /// Exports the key of dynamic tls-crypt from the first TLS session.
 pub fn export_wrap(tls: &Tls) -> Result<Zeroizing<[u8; LENGTH]>, TlsError> {
     tls.export(WRAP_LABEL)
+}
+
+/// Exports the peer ID of data packets between two peers without a server.
+pub fn peer_id(tls: &Tls) -> Result<u32, TlsError> {
+    let [high, middle, low] = *tls.export(PEER_ID_LABEL)?;
+    Ok(u32::from_be_bytes([0, high, middle, low]))
 }
 
 #[cfg(test)]

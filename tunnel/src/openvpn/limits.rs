@@ -58,9 +58,11 @@ pub const FUTURE_EPOCHS: usize = 4;
 
 /// Sessions of a server whose peer has not authenticated.
 pub const MAX_PENDING: usize = 1024;
-/// The same from one source, an IPv4 address or an IPv6 /64.
+/// The same from one source, an IPv4 address or an IPv6 /64, where any sender may begin a session.
 pub const MAX_PENDING_SOURCE: usize = 32;
-/// Sessions that one source may begin in this time beyond [`MAX_PENDING_SOURCE`]: each costs a TLS handshake.
+/// The same where first packets are authenticated by a wrap: all users behind one NAT may come back at once.
+pub const MAX_PENDING_SOURCE_AUTHENTIC: usize = 256;
+/// Sessions that one source may begin in this time beyond these: each costs a TLS handshake.
 pub const BEGIN_INTERVAL: Duration = Duration::from_millis(100);
 /// Sessions that all sources may begin at once, and the time in which one more may begin.
 pub const BEGINS: u32 = 1024;

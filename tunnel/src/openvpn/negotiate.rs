@@ -85,11 +85,11 @@ pub fn auth_name(auth: Integrity) -> &'static str {
 
 /// No cipher is accepted by both sides.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no common cipher: we offer {ours}, the client accepts {theirs}")]
+#[error("no common cipher: we offer {ours}, the peer accepts {theirs}")]
 pub struct NoCommonCipher {
     /// Our list.
     pub ours: String,
-    /// What the client has announced.
+    /// What the peer has announced.
     pub theirs: String,
 }
 
@@ -156,6 +156,6 @@ mod tests {
     fn a_refusal_names_both_lists() {
         let error =
             chosen(&DataCipher::DEFAULT[..1], "IV_CIPHERS=BF-CBC", "").expect_err("nothing in common");
-        assert_eq!(error.to_string(), "no common cipher: we offer AES-256-GCM, the client accepts BF-CBC");
+        assert_eq!(error.to_string(), "no common cipher: we offer AES-256-GCM, the peer accepts BF-CBC");
     }
 }

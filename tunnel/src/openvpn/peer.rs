@@ -44,6 +44,8 @@ pub struct Agreement {
     pub export_keys: bool,
     /// The peer ID of data packets; without one, they are of version 1.
     pub peer_id: Option<u32>,
+    /// The number with which the data path looks up packets of version 1.
+    pub lookup: u32,
     /// Whether `EXIT` is sent on the control channel.
     pub control_exit: bool,
     /// Pings, and the end without an answer.
@@ -206,7 +208,7 @@ impl Peer {
         let keys = self.channel.data_keys(key_id, agreement.export_keys).map_err(DataKeyError::from)?;
         let header = match agreement.peer_id {
             Some(peer_id) => Header::V2 { key_id, peer_id },
-            None => Header::V1 { key_id, peer_id: self.number },
+            None => Header::V1 { key_id, peer_id: agreement.lookup },
         };
         let began = self.channel.newest().map_or(now.monotonic, |key| key.began);
         let half = self.timing.renegotiate.map(|lifetime| lifetime / 2);

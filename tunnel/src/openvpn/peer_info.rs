@@ -17,6 +17,8 @@ pub mod proto {
     pub const TLS_EXPORT: u32 = 1 << 3;
     /// `AUTH_PENDING` may have a timeout.
     pub const AUTH_PENDING: u32 = 1 << 4;
+    /// Two peers without a server choose the cipher of data packets by what they announce.
+    pub const NEGOTIATING_PEER: u32 = 1 << 5;
     /// `EXIT` may be sent on the control channel; `protocol-flags` are understood.
     pub const CONTROL_EXIT: u32 = 1 << 7;
     /// `AUTH_FAILED,TEMP` is understood.

@@ -164,8 +164,8 @@ impl Tls {
     }
 
     /// Key material of RFC 5705 for a label, without a context.
-    pub fn export(&self, label: &[u8]) -> Result<Zeroizing<[u8; 256]>, TlsError> {
-        let mut bytes = Zeroizing::new([0; 256]);
+    pub fn export<const LENGTH: usize>(&self, label: &[u8]) -> Result<Zeroizing<[u8; LENGTH]>, TlsError> {
+        let mut bytes = Zeroizing::new([0; LENGTH]);
         self.0.export_keying_material(&mut bytes[..], label, None)?;
         Ok(bytes)
     }

@@ -397,6 +397,9 @@ impl ClientCertVerifier for PeerCheck {
     }
 }
 
+/// The configuration of TLS of a client.
+pub type ClientTls = ClientConfig;
+
 /// The configuration of TLS of a server.
 pub type ServerTls = ServerConfig;
 

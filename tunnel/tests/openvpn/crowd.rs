@@ -5,6 +5,9 @@ use crate::network::{CLIENT, SERVER, Setup, Weather};
 use crate::seconds;
 use std::process::Command;
 use std::time::Duration;
+use tunnel::openvpn::client::ClientWrap;
+use tunnel::openvpn::server::ServerWrap;
+use tunnel::openvpn::wrap::WrapKeys;
 
 const CLIENTS: usize = 1000;
 /// What they may occupy: 60 KiB for each, with its TLS and its keys.
@@ -72,4 +75,34 @@ fn hundreds_of_clients_that_connect_at_once_are_served_at_once() {
     network.run(seconds(1));
     let failed: Vec<_> = network.hosts[1..].iter().flat_map(|host| &host.closed).collect();
     assert_eq!((network.hosts[SERVER].connected.len(), failed), (AT_ONCE, vec![]));
+}
+
+/// An office of 150 users behind one NAT: its line was down, and all connect again.
+#[test]
+fn hundreds_of_clients_behind_one_address_that_connect_at_once_are_served_soon() {
+    const AT_ONCE: usize = 150;
+    let setup = setup();
+    let no_wrap = (ServerWrap::Shared(WrapKeys::none()), ClientWrap::Shared(WrapKeys::none()));
+    // Without a wrap any sender may begin, and clients send again what was refused.
+    for (wraps, within) in [(setup.tls_crypt(), 1), (no_wrap, 35)] {
+        let addresses = (0..AT_ONCE).map(|number| format!("198.18.0.1:{}", 5000 + number));
+        let mut network = setup.network_at(wraps, addresses, 1);
+        (1..=AT_ONCE).for_each(|client| network.connect(client));
+        network.run(seconds(within));
+        assert_eq!(network.hosts[SERVER].connected.len(), AT_ONCE, "within {within} s");
+    }
+}
+
+/// Their verdicts wait for a program: with a certificate, a client does not count as one that has not authenticated.
+#[test]
+fn clients_that_wait_for_a_verdict_do_not_keep_out_others_of_their_address() {
+    const AT_ONCE: usize = 60;
+    let setup = setup();
+    let no_wrap = (ServerWrap::Shared(WrapKeys::none()), ClientWrap::Shared(WrapKeys::none()));
+    let addresses = (0..AT_ONCE).map(|number| format!("198.18.0.1:{}", 5000 + number));
+    let mut network = setup.network_at(no_wrap, addresses, 2);
+    network.hosts[SERVER].verdict = None;
+    (1..=AT_ONCE).for_each(|client| network.connect(client));
+    network.run(seconds(15));
+    assert_eq!(network.hosts[SERVER].unanswered.len(), AT_ONCE);
 }

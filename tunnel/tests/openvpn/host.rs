@@ -199,7 +199,11 @@ impl Host {
             Header::V2 { .. } => header,
             Header::V1 { key_id, .. } => {
                 let session = self.connected.iter().find(|(_, address)| **address == from);
-                Header::V1 { key_id, peer_id: *session.ok_or(DropReason::UnknownSa)?.0 }
+                let peer_id = *session.ok_or(DropReason::UnknownSa)?.0;
+                let of_server = Header::V1 { key_id, peer_id };
+                // The only peer of a server of TLS is looked up like the server of a client.
+                let is_known = self.inbound.contains_key(&of_server.word());
+                if is_known { of_server } else { Header::V1 { key_id, peer_id: 0 } }
             }
         };
         let (session, sa) = self.inbound.get(&header.word()).cloned().ok_or(DropReason::UnknownSa)?;

@@ -1,5 +1,6 @@
 //! Renewals, collisions, moves, exits and refusals between a client and a server.
 
+use crate::certificates::Issued;
 use crate::host::Core;
 use crate::network::{CLEAR, CLIENT, MOST_CLIENTS, Network, SERVER, START, STORM, Setup, Weather};
 use crate::{assert_carries, connected, inner, seconds};
@@ -17,7 +18,7 @@ use tunnel::openvpn::peer_info::{OURS, proto};
 use tunnel::openvpn::server::ServerWrap;
 use tunnel::openvpn::wrap::v2::{Metadata, ServerKey};
 use tunnel::openvpn::wrap::{Role, StaticKey};
-use tunnel::openvpn::{Cause, Verdict};
+use tunnel::openvpn::{Cause, Verdict, verify};
 
 fn timing(renegotiate: u64) -> Timing {
     Timing { renegotiate: Some(seconds(renegotiate)), ..Timing::default() }
@@ -73,6 +74,31 @@ fn keys_are_renewed_by_the_client_the_server_or_both_and_no_packet_is_lost() {
             );
         }
     }
+}
+
+#[test]
+fn a_client_ends_the_session_with_a_server_that_is_revoked_and_keeps_others() {
+    let setup = Setup::new();
+    let mut network = connected(&setup, 1);
+    let renew = |network: &mut Network, revoked: &[&Issued]| {
+        let check = || {
+            let mut check = setup.authority.check(Role::Server);
+            check.add_list(&setup.authority.revocation_list(revoked)).expect("a list");
+            check
+        };
+        let tls = verify::client_config(Some(setup.client.identity()), check()).expect("valid");
+        network.call(CLIENT, |core, now, out| match core {
+            Core::Client(client) => client.renew_tls(now, tls, &check(), out),
+            Core::Server(_) => panic!("a client"),
+        });
+    };
+    renew(&mut network, &[&setup.client]);
+    assert_carries(&mut network, 1);
+    renew(&mut network, &[&setup.server]);
+    assert!(matches!(network.hosts[CLIENT].closed[..], [Cause::RefusedByUs(_)]));
+    network.connect(CLIENT);
+    network.run(seconds(1));
+    assert!(!network.is_connected(CLIENT), "nor is there another one");
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod host;
 mod hostile;
 mod lives;
 mod network;
+mod pair;
 mod refusals;
 mod revocation;
 mod stock;

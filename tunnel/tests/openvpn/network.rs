@@ -18,7 +18,7 @@ use tunnel::openvpn::key_method::Credentials;
 use tunnel::openvpn::negotiate::DataCipher;
 use tunnel::openvpn::peer::Timing;
 use tunnel::openvpn::peer_info::OURS;
-use tunnel::openvpn::server::ServerWrap;
+use tunnel::openvpn::server::{OnlyPeer, ServerWrap};
 use tunnel::openvpn::verify;
 use tunnel::openvpn::wrap::{Role, StaticKey, WrapKeys};
 use tunnel::openvpn::{Client, ClientConfiguration, Server, ServerConfiguration};
@@ -85,6 +85,10 @@ pub struct Setup {
     pub server_ends_compression: bool,
     pub client_framing: Option<Framing>,
     pub client_information: Vec<(String, String)>,
+    /// Whether both are peers, site to site.
+    pub is_pair: bool,
+    /// Where the server expects its peer.
+    pub only_at: Option<Vec<SocketAddr>>,
 }
 
 impl Setup {
@@ -109,6 +113,8 @@ impl Setup {
             server_ends_compression: false,
             client_framing: None,
             client_information: Vec::new(),
+            is_pair: false,
+            only_at: None,
         }
     }
 
@@ -131,6 +137,7 @@ impl Setup {
             max_clients: self.max_clients,
             features: self.server_features,
             timing: self.server_timing,
+            only: self.is_pair.then(|| OnlyPeer { addresses: self.only_at.clone(), mtu: 1500 }),
         };
         Server::new(configuration, Arc::new(AwsLc), Box::new(Seeded::new(seed)))
     }
@@ -150,6 +157,7 @@ impl Setup {
             features: self.client_features,
             keepalive: self.client_keepalive,
             timing: self.client_timing,
+            pulls: !self.is_pair,
         };
         Client::new(configuration, Arc::new(AwsLc), Box::new(Seeded::new(seed)))
     }
@@ -160,11 +168,21 @@ impl Setup {
     }
 
     /// A server and some clients, which have not begun.
-    pub fn network_of(&self, (server, client): (ServerWrap, ClientWrap), clients: u16, seed: u64) -> Network {
+    pub fn network_of(&self, wraps: (ServerWrap, ClientWrap), clients: u16, seed: u64) -> Network {
+        let address = |number: u16| format!("198.18.{}.{}:5000", number / 256, number % 256);
+        self.network_at(wraps, (0..clients).map(address), seed)
+    }
+
+    /// A server, and clients at these addresses, which have not begun.
+    pub fn network_at(
+        &self,
+        (server, client): (ServerWrap, ClientWrap),
+        clients: impl Iterator<Item = String>,
+        seed: u64,
+    ) -> Network {
         let mut hosts = vec![Host::new(Core::Server(Box::new(self.server(server, seed))), "192.0.2.1:1194")];
-        hosts.extend((0..clients).map(|number| {
-            let core = self.client(client.clone(), seed + 1 + u64::from(number));
-            let address = format!("198.18.{}.{}:5000", number / 256, number % 256);
+        hosts.extend((1..).zip(clients).map(|(number, address)| {
+            let core = self.client(client.clone(), seed + number);
             Host::new(Core::Client(Box::new(core)), &address)
         }));
         Network::new(hosts, seed)

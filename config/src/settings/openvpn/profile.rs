@@ -7,6 +7,7 @@ use crate::text::Text;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::io;
+use zeroize::Zeroizing;
 
 /// The directory of the files of clients, which is in memory.
 pub const CLIENTS: &str = "server client";
@@ -125,6 +126,18 @@ impl Profile {
     /// The files of clients, by common name.
     pub fn clients(&self) -> impl Iterator<Item = (&str, &str)> {
         self.clients.iter().map(|(name, file)| (name.as_str(), file.text.as_str().unwrap_or_default()))
+    }
+
+    /// Whether both differ at most in what clients of a server are told, and in the files of clients.
+    pub fn differs_for_clients_only(&self, other: &Self) -> bool {
+        let rest = |profile: &'_ Self| -> Vec<Zeroizing<String>> {
+            let text = profile.main.text.as_str().unwrap_or_default();
+            text.lines()
+                .filter(|line| !line.starts_with("push "))
+                .map(|it| Zeroizing::new(it.to_owned()))
+                .collect()
+        };
+        rest(self) == rest(other)
     }
 
     /// The node of the configuration that a place in the profile was written from; without one, `path`.

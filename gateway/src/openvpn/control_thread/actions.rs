@@ -1,10 +1,10 @@
 //! What the protocol wants done.
 
+use super::server::everything;
 use super::{ControlThread, Entry, Report, Side, peer_id};
 use crate::datapath::protocol::{Link, PeerState};
 use crate::datapath::tables::{Order, Peer, Session};
 use crate::openvpn::limits::Watch;
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use packet::Endpoint;
 use port::Transmit;
 use rustls_pki_types::CertificateDer;
@@ -133,13 +133,11 @@ impl<T: Transmit> ControlThread<T> {
     ) {
         let (prefixes, follows, whose, limits) = match &self.side {
             Side::Server(server) => {
+                let follows = server.site.as_ref().is_none_or(|site| site.follows);
                 let limits = server.limits(session, self.limits);
-                (server.prefixes(session), true, server.name_of(session), limits)
+                (server.prefixes(session), follows, server.name_of(session), limits)
             }
-            Side::Client(client) => {
-                let all = vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())];
-                (all, client.float, client.server(), client.limits)
-            }
+            Side::Client(client) => (everything(), client.float, client.server(), client.limits),
         };
         tracing::info!("interface {}: connected with {whose}, {cipher}", self.name);
         let mut link = Link::new(Arc::clone(activity), follows, self.fitting);
@@ -173,7 +171,13 @@ impl<T: Transmit> ControlThread<T> {
         self.look_at = self.look_at.or_else(|| self.next_look(now.monotonic));
         match &mut self.side {
             Side::Client(client) => client.connected(),
-            Side::Server(server) => server.connected(session),
+            Side::Server(server) => {
+                server.connected(session);
+                if let Some(site) = &server.site {
+                    // When the program ends, the report has no receiver.
+                    let _ = self.reports.send(Report::Configured(Box::new(site.own.network(&[]))));
+                }
+            }
         }
         // Before the keys: packets that arrive under them must have a way.
         self.publish();

@@ -6,8 +6,8 @@ use super::{Chosen, Report, Stage};
 use crate::openvpn::limits::Limits;
 use crate::openvpn::login::{Login, Next};
 use crate::openvpn::options::Own;
-use crate::openvpn::scripts::Environment;
-use crate::openvpn::settings::{ClientLink, ClientSettings, Remote};
+use crate::openvpn::scripts::{Answer, Environment, Outcome};
+use crate::openvpn::settings::{ClientLink, ClientSettings, Remote, RenewClient};
 use crate::openvpn::tcp::Tcp;
 use crypto::pki::Certificate;
 use crypto::{Engine, Random};
@@ -44,6 +44,7 @@ pub(super) struct ClientSide {
     /// Until when the server must have answered.
     answers_until: Option<Time>,
     pub(super) login: Login,
+    renew: Option<RenewClient>,
     /// Whether an attempt waits for the answer of the user.
     is_asking: bool,
     /// Those of the session that is up, or that comes up.
@@ -133,6 +134,7 @@ impl ClientSide {
             retry,
             max_rounds,
             login,
+            renew,
             authorities,
             ends_on_failure,
             names: _,
@@ -162,6 +164,7 @@ impl ClientSide {
             retry_at,
             answers_until: None,
             login,
+            renew,
             is_asking,
             limits: Limits::default(),
             ends_on_failure,
@@ -251,6 +254,22 @@ impl ClientSide {
         self.answers_until = None;
         self.go_on(if self.core.is_configuring() { Stage::Configuring } else { Stage::Authenticating });
         Ok(())
+    }
+
+    /// The revocation list has changed: a session with a server that it names ends now.
+    pub(super) fn revocations(&mut self, now: Now, answer: &Answer, out: &mut Outbox) {
+        let renewed = match (&answer.outcome, &self.renew) {
+            (Outcome::Ended(0), Some(renew)) => {
+                renew(answer.files.first().map(Vec::as_slice).unwrap_or_default())
+            }
+            (Outcome::Failed(reason), _) => Err(reason.clone()),
+            _ => return,
+        };
+        match renewed {
+            Ok((tls, check)) => self.core.renew_tls(now, tls, &check, out),
+            // The old list still counts.
+            Err(error) => tracing::error!("crl-verify: the list is not used: {error}"),
+        }
     }
 
     /// A TCP connection has ended.

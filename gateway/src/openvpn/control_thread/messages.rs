@@ -5,7 +5,7 @@ use super::show::Snapshot;
 use crate::openvpn::login::Question;
 use crate::openvpn::options::Network;
 use crate::openvpn::scripts::{Answer, Environment};
-use crate::openvpn::settings::Remote;
+use crate::openvpn::settings::{ForClients, Remote};
 use config::openvpn::settings::AuthRetry;
 use ipnet::IpNet;
 use std::net::SocketAddr;
@@ -30,6 +30,8 @@ pub enum Command {
     Release,
     /// The servers of a client have these addresses now.
     Servers(Vec<Remote>),
+    /// New clients are told this from now on, and clients with other settings than before connect again.
+    ForClients(ForClients),
     /// The user has answered the question of [`Report::Asks`].
     Answer(Credentials),
     /// End the sessions; a client connects again.

@@ -20,14 +20,14 @@ use super::{Command, Report};
 use crate::openvpn::limits::Limits;
 use crate::openvpn::pool::{Lease, Pool};
 use crate::openvpn::scripts::{Environment, Hook, Request as Run, Scripts};
-use crate::openvpn::settings::{Access, ServerNetwork, ServerSettings};
+use crate::openvpn::settings::{Access, ForClients, ServerNetwork, ServerSettings, Site};
 use crossbeam_channel::Sender;
 use crypto::{Engine, Random};
 pub(super) use deciding::Answered;
 pub use deciding::Decision;
 use deciding::{Deciding, Question};
 use files::FileWatch;
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use managed::Numbers;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -57,6 +57,8 @@ pub(super) struct ServerSide {
     pub(super) core: Server,
     network: ServerNetwork,
     access: Access,
+    /// The only peer is a site.
+    pub(super) site: Option<Site>,
     pool: Pool,
     scripts: Scripts,
     own: Sender<Command>,
@@ -98,7 +100,7 @@ impl ServerSide {
         engine: Arc<dyn Engine>,
         mut random: Box<dyn Random>,
     ) -> Self {
-        let ServerSettings { core, network, mut access } = settings;
+        let ServerSettings { core, network, mut access, site } = settings;
         let Answers { scripts, own, reports } = answers;
         access.environment.set("dev", interface);
         let pool = Pool::new(&network);
@@ -110,6 +112,7 @@ impl ServerSide {
             core,
             network,
             access,
+            site,
             pool,
             scripts,
             own,
@@ -126,14 +129,19 @@ impl ServerSide {
     /// Tells all clients that they are to connect again.
     pub(super) fn stop(&mut self, now: Now, sessions: &[SessionNumber], out: &mut Outbox) {
         for session in sessions {
+            if self.site.is_some() {
+                self.core.stop(now, *session, out);
+                continue;
+            }
             self.core.disconnect(now, *session, "RESTART", out);
         }
     }
 
     /// A client, for the log.
     pub(super) fn name_of(&self, session: SessionNumber) -> String {
+        let kind = if self.site.is_some() { "peer" } else { "client" };
         let admitted = self.admitted.get(&session);
-        admitted.map_or_else(|| "a client".to_owned(), |admitted| format!("client {}", admitted.name))
+        admitted.map_or_else(|| format!("a {kind}"), |admitted| format!("{kind} {}", admitted.name))
     }
 
     /// The common name of a client.
@@ -151,6 +159,18 @@ impl ServerSide {
     pub(super) fn sessions_of(&self, name: &str) -> Vec<SessionNumber> {
         let named = self.admitted.iter().filter(|(_, admitted)| admitted.name == name);
         named.map(|(session, _)| *session).collect()
+    }
+
+    /// Takes over what clients are told. Clients whose own settings have changed connect again.
+    pub(super) fn adopt(&mut self, now: Now, change: ForClients, out: &mut Outbox) {
+        let ForClients { push, clients } = change;
+        let before = std::mem::replace(&mut self.network.clients, clients);
+        self.network.push = push;
+        self.pool.reserve(self.network.clients.values());
+        let has_changed = |name: &str| before.get(name) != self.network.clients.get(name);
+        let changed = self.admitted.iter().filter(|(_, admitted)| has_changed(&admitted.name));
+        let changed: Vec<SessionNumber> = changed.map(|(session, _)| *session).collect();
+        self.stop(now, &changed, out);
     }
 
     /// How long the session of a client lasts. `usual`: what the file of the server says.
@@ -300,6 +320,11 @@ impl ServerSide {
         }
         !others.is_empty()
     }
+}
+
+/// All addresses.
+pub(super) fn everything() -> Vec<IpNet> {
+    vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())]
 }
 
 /// A prefix as OpenVPN writes it for programs: an address without its length.

@@ -3,16 +3,17 @@
 use super::{Refusals, Sources, ciphers, fallback, keepalive, keys, routing, timing};
 use crate::openvpn::login::{LoginSettings, Question};
 use crate::openvpn::names::Name;
-use crate::openvpn::settings::{ClientLink, ClientSettings, remotes};
+use crate::openvpn::settings::{ClientLink, ClientSettings, RenewClient, remotes};
 use config::openvpn::OpenVpn;
-use config::openvpn::settings::{Compression, Connection, Family, Login, Retry, Transport};
+use config::openvpn::settings::{Compression, Connection, Family, Login, Retry, Revocation, Role, Transport};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tunnel::openvpn::ClientConfiguration;
 use tunnel::openvpn::data::Framing;
 use tunnel::openvpn::key_method::Credentials;
 use tunnel::openvpn::peer_info::OURS;
 use tunnel::openvpn::verify;
-use tunnel::openvpn::wrap::Role;
+use tunnel::openvpn::wrap::Role as TlsEnd;
 
 /// Converts a client.
 pub(super) fn client(
@@ -23,7 +24,7 @@ pub(super) fn client(
 ) -> Option<ClientSettings> {
     let names = names(settings, sources, refusals);
     let remotes = remotes(&names);
-    let check = keys::check(settings, Role::Server, refusals);
+    let check = keys::check(settings, TlsEnd::Server, refusals);
     let login = login(settings, refusals);
     // A server may be content with user name and password.
     let has_identity = settings.tls.certificate.is_some() || settings.tls.key.is_some();
@@ -70,6 +71,7 @@ pub(super) fn client(
         features: OURS,
         keepalive: keepalive(settings, refusals),
         timing: timing(settings),
+        pulls: settings.role == Role::Client,
     };
     Some(ClientSettings {
         core,
@@ -83,6 +85,7 @@ pub(super) fn client(
         max_rounds,
         ends_on_failure: settings.tls.exit_on_failure,
         login,
+        renew: renew(settings),
         authorities: authorities.unwrap_or_default(),
         is_managed: settings.management.is_some(),
         asks_remote: settings.management.as_ref().is_some_and(|management| management.query_remote),
@@ -96,6 +99,23 @@ fn framing(settings: &OpenVpn) -> Option<Framing> {
         Compression::Swapped => Some(Framing::Swapped),
         Compression::Off | Compression::StubV2 | Compression::Migrate => None,
     }
+}
+
+/// Makes the configuration of TLS again, when the revocation list has changed.
+fn renew(settings: &OpenVpn) -> Option<RenewClient> {
+    let is_file = matches!(&settings.tls.revocation, Some(Revocation::List(list)) if list.file.is_some());
+    let settings = is_file.then(|| settings.clone())?;
+    Some(Box::new(move |list| {
+        let mut refusals = Refusals { given: BTreeMap::new(), found: Vec::new() };
+        let mut check = || keys::check_with(&settings, TlsEnd::Server, Some(list), &mut refusals);
+        let checks = check().zip(check());
+        let has_identity = settings.tls.certificate.is_some();
+        let identity = has_identity.then(|| keys::identity(&settings, &mut refusals)).flatten();
+        let made = checks.and_then(|(one, other)| {
+            Some((verify::client_config_of(&keys::offer(&settings), identity, one).ok()?, other))
+        });
+        made.ok_or_else(|| refusals.found.iter().map(|refusal| refusal.reason.clone()).collect())
+    }))
 }
 
 /// What the server is told about the user of this machine: variables `UV_` of `setenv`, with `push-peer-info`.
@@ -127,9 +147,10 @@ fn login(settings: &OpenVpn, refusals: &mut Refusals) -> LoginSettings {
                 Some(password) if challenge.is_none() => {
                     (Some(Credentials { user, password: password.clone() }), None)
                 }
-                password => {
-                    (None, Some(Question { user: Some(user), password: password.clone(), challenge }))
-                }
+                password => (
+                    None,
+                    Some(Question { user: Some(user), password: password.clone(), challenge, state: None }),
+                ),
             }
         }
     };
@@ -140,7 +161,7 @@ fn login(settings: &OpenVpn, refusals: &mut Refusals) -> LoginSettings {
 
 /// The servers, in the order in which they are tried. A name without an address is looked up again later. `resolv-retry SECONDS` says when
 /// the next server is tried, which happens at once here.
-fn names(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -> Vec<Name> {
+pub(super) fn names(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -> Vec<Name> {
     let mut names = Vec::new();
     for (connection, it) in settings.connections.iter().enumerate() {
         let Some(host) = it.remote.clone() else { continue };

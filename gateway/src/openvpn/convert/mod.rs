@@ -13,6 +13,7 @@ mod not_served;
 mod programs;
 mod routing;
 mod server;
+mod sites;
 mod sockets;
 #[cfg(test)]
 pub(super) mod tests;
@@ -22,7 +23,9 @@ use super::limits::Limits;
 use super::scripts::{Programs, Scripts};
 use super::settings::{DEFAULT_MSSFIX, DEFAULT_MTU, Role as SettingsRole, Settings};
 use config::import::Files;
-use config::openvpn::settings::{Connection, Log, Management, ManagementAddress, MssFix, Process, Role};
+use config::openvpn::settings::{
+    Connection, Log, Management, ManagementAddress, MssFix, Process, Role, TlsRole,
+};
 use config::openvpn::{Loaded, OpenVpn, Position, Refusal, Remark};
 use ipnet::IpNet;
 use std::collections::BTreeMap;
@@ -114,12 +117,16 @@ impl Refusals {
 pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusal>> {
     let Loaded { settings, mut remarks, given } = loaded;
     let mut refusals = Refusals { given, found: Vec::new() };
+    let is_tls_server = settings.tls.role == TlsRole::Server;
     refusals.listed(not_served::NOT_SERVED);
     refusals.listed(match settings.role {
         Role::Client => not_served::OF_SERVER,
-        Role::Server | Role::SiteToSite => not_served::OF_CLIENT,
+        Role::Server => not_served::OF_CLIENT,
+        Role::SiteToSite if is_tls_server => not_served::NOT_OF_SITES,
+        Role::SiteToSite => not_served::OF_SERVER,
     });
     values::check(&settings, &mut refusals);
+    sites::check(&settings, &mut refusals);
     let address = settings.management.as_ref().map(|management| &management.address);
     if matches!(address, Some(ManagementAddress::Tunnel(_))) {
         let fix = "write an address of this machine, or a path with unix behind it";
@@ -133,10 +140,12 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
         Role::Server => {
             server::server(&settings, link, sources, &mut refusals).map(Box::new).map(SettingsRole::Server)
         }
-        Role::Client => {
+        Role::SiteToSite if is_tls_server => {
+            sites::site(&settings, link, sources, &mut refusals).map(Box::new).map(SettingsRole::Server)
+        }
+        Role::Client | Role::SiteToSite => {
             client::client(&settings, link, sources, &mut refusals).map(Box::new).map(SettingsRole::Client)
         }
-        Role::SiteToSite => None,
     };
     let Some(role) = role.filter(|_| refusals.found.is_empty()) else {
         refusals.found.sort_by(|a, b| a.position.cmp(&b.position));
@@ -183,7 +192,7 @@ fn remark(settings: &OpenVpn, refusals: &Refusals, remarks: &mut Vec<Remark>) {
             (refusals.position(directive), directive.to_owned(), text.to_owned());
         remarks.push(Remark { position, directive, text, is_warning: true });
     };
-    if settings.tls.revocation.is_some() && settings.role != Role::Server {
+    if settings.tls.revocation.is_some() && settings.tls.role == TlsRole::Client {
         warn("crl-verify", "the list was read now, and is not read again: restart after a change");
     }
 }
@@ -208,12 +217,13 @@ fn timing(settings: &OpenVpn) -> Timing {
     }
 }
 
-/// A client's own times, unless its server pushes others.
+/// A client's own times, unless its server pushes others. A peer, site to site, has no others.
 fn keepalive(settings: &OpenVpn, refusals: &Refusals) -> Keepalive {
     let timers = &settings.timers;
     let is_given = ["keepalive", "ping-restart", "ping-exit"].iter().any(|name| refusals.has(name));
     let exits = timers.exit_seconds != 0;
     let after = match (is_given, exits) {
+        (false, _) if settings.role == Role::SiteToSite => None,
         (false, _) => seconds(RESTART_SECONDS),
         (true, true) => seconds(timers.exit_seconds),
         (true, false) => seconds(timers.restart_seconds),

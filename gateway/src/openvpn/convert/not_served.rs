@@ -27,7 +27,6 @@ pub(super) const NOT_SERVED: &[Row] = &[
     // Scripts.
     ("client-crresponse", "delete the line: static-challenge of clients needs auth-user-pass-verify alone"),
     // The server.
-    ("client-to-client", "delete the line: clients reach each other with sysctl net.ipv4.ip_forward=1"),
     ("connect-freq", DELETE),
     ("connect-freq-initial", DELETE),
     // The session, and the client.
@@ -60,6 +59,13 @@ pub(super) const OF_CLIENT: &[Row] = &[
     ("redirect-private", PUSH),
 ];
 
+/// Directives that are not served on a server of TLS with one peer, site to site.
+pub(super) const NOT_OF_SITES: &[Row] = &[
+    ("dhcp-option", "delete the line, and set the name servers of this machine"),
+    ("dns", "delete the line, and set the name servers of this machine"),
+    ("dns-updown", DELETE),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,7 +86,7 @@ mod tests {
         nice mlock management management-client management-hold management-signal management-forget-disconnect management-up-down \
         management-query-passwords management-query-remote management-client-auth management-log-cache management-client-user \
         management-client-group status status-version remap-usr1 persist-local-ip persist-remote-ip local connect-timeout server-poll-timeout mtu-disc bind-dev \
-        client-connect client-disconnect learn-address tls-verify tmp-dir max-routes-per-client \
+        client-connect client-disconnect client-to-client learn-address tls-verify tmp-dir max-routes-per-client \
         client-cert-not-required auth-user-pass-verify auth-user-pass-optional username-as-common-name ifconfig-push-constraint \
         auth-gen-token auth-gen-token-secret ifconfig-pool-persist \
         verify-hash remote-cert-ku force-tls-key-material-export passtos tls-export-cert tls-crypt-v2-verify \

@@ -2,7 +2,7 @@
 
 use crate::openvpn::scripts::{Hook, Program, Programs};
 use config::openvpn::OpenVpn;
-use config::openvpn::settings::{Command, Revocation, Role};
+use config::openvpn::settings::{Command, Revocation};
 use std::path::PathBuf;
 
 /// The programs, by when they are run.
@@ -35,7 +35,7 @@ pub(super) fn programs(settings: &OpenVpn) -> Programs {
         Some((hook, Program { path: folder.join(path?), arguments: Vec::new(), owner: None }))
     };
     let server = settings.server.as_ref();
-    let list = settings.tls.revocation.as_ref().filter(|_| settings.role == Role::Server);
+    let list = settings.tls.revocation.as_ref();
     let list = list.and_then(|revocation| match revocation {
         Revocation::List(material) => material.file.as_ref(),
         Revocation::Directory(path) => Some(path),

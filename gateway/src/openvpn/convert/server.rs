@@ -47,12 +47,13 @@ pub(super) fn server(
         max_clients: own.max_clients as usize,
         features: OURS,
         timing: timing(settings),
+        only: None,
     };
-    Some(ServerSettings { core, network, access })
+    Some(ServerSettings { core, network, access, site: None })
 }
 
 /// The configuration of TLS.
-fn tls(
+pub(super) fn tls(
     offer: &Offer,
     certificate: CertificateOf,
     identity: Identity,
@@ -77,7 +78,7 @@ fn tls(
 }
 
 /// Makes the configuration of TLS again, when the revocation list has changed.
-fn renew(settings: &OpenVpn, certificate: CertificateOf) -> Option<Renew> {
+pub(super) fn renew(settings: &OpenVpn, certificate: CertificateOf) -> Option<Renew> {
     let is_file = matches!(&settings.tls.revocation, Some(Revocation::List(list)) if list.file.is_some());
     let settings = (is_file && certificate != CertificateOf::None).then(|| settings.clone())?;
     Some(Box::new(move |list| {
@@ -106,6 +107,7 @@ fn network(
         leases: own.leases.as_ref().map(|(path, _)| leases(path, sources)).unwrap_or_default(),
         requires_override: own.only_with_file,
         duplicate_names: own.duplicate_names,
+        relays: own.client_to_client,
         ..ServerNetwork::default()
     };
     // The interface tells each client these itself.

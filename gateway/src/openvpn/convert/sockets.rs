@@ -3,7 +3,7 @@
 use super::{Refusals, Sources};
 use crate::openvpn::settings::TcpSettings;
 use config::openvpn::OpenVpn;
-use config::openvpn::settings::{Connection, Family, Protocol, Role, Transport};
+use config::openvpn::settings::{Connection, Family, Protocol, Role, TlsRole, Transport};
 use port::udp::UdpBinding;
 use port::{MtuDiscovery, SocketOptions};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -28,9 +28,9 @@ struct Local {
 
 /// Converts what says where sockets are bound.
 pub(super) fn sockets(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -> Sockets {
-    let is_client = settings.role == Role::Client;
+    let is_client = settings.tls.role == TlsRole::Client;
     let is_tcp = |protocol: &Protocol| protocol.transport != Transport::Udp;
-    let locals = if is_client {
+    let locals = if settings.role != Role::Server {
         same(settings, refusals);
         clients(settings, sources, refusals)
     } else {

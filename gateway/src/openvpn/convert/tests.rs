@@ -17,6 +17,12 @@ use tunnel::openvpn::server::ServerWrap;
 pub(in crate::openvpn) const SERVER: &str = include_str!("../../../../examples/openvpn/server.conf");
 const CLIENT: &str = include_str!("../../../../examples/openvpn/client.conf");
 
+/// Two sites: the client of TLS, and its server.
+const SITES: [&str; 2] = [
+    include_str!("../../../../examples/openvpn/site-a.conf"),
+    include_str!("../../../../examples/openvpn/site-b.conf"),
+];
+
 /// Files in memory. Every certificate is the same one.
 struct Memory {
     files: BTreeMap<String, String>,
@@ -297,7 +303,6 @@ fn refused(base: &str, line: &str) -> String {
 fn what_is_not_served_yet_is_refused_with_its_line() {
     let server = [
         "management tunnel 7505",
-        "client-to-client",
         "replay-window 60000",
         "auth none",
         "reneg-sec 3600 1800",
@@ -345,8 +350,29 @@ fn a_part_of_a_network_is_a_pool() {
 }
 
 #[test]
-fn two_peers_without_a_server_are_refused() {
-    let text = "dev tun\ntls-server\nifconfig 10.1.0.1 10.1.0.2\nca ca.crt\ncert a.crt\nkey a.key\n";
-    let told = plan(text, &[]).err().unwrap_or_default().concat();
-    assert!(told.contains("not served yet: two peers without a server"), "{told}");
+fn what_two_peers_cannot_do_is_refused_with_what_to_do() {
+    let text = "dev tun\nifconfig 10.1.0.1 10.1.0.2\nca ca.crt\ncert a.crt\nkey a.key\n";
+    let told = |more: &str| plan(&format!("{text}{more}"), &[]).err().unwrap_or_default().concat();
+    assert!(told("tls-client\n").contains("without remote: the client of TLS begins"));
+    assert!(
+        told("tls-client\nremote 192.0.2.1\nproto tcp-server\n").contains("write proto tcp-server beside")
+    );
+    assert!(
+        told("tls-server\nremote 192.0.2.1\ndhcp-option DNS 10.0.0.1\n").contains("dhcp-option: not served")
+    );
+}
+
+#[test]
+fn the_examples_of_two_sites_are_served() {
+    let SettingsRole::Server(b) = served(SITES[1], &[]).role else { panic!("the server of TLS") };
+    assert!(b.core.only.is_some_and(|only| only.addresses.is_none()), "its peer may be anywhere");
+    let network = b.site.expect("a site").own.network(&[]);
+    let inside: Vec<String> = network.tunnel.keys().map(|(prefix, _)| prefix.to_string()).collect();
+    assert_eq!(inside, ["10.1.0.0/16", "10.255.1.1/32"]);
+    let a = served(SITES[0], &[]);
+    assert_eq!(a.site().map(|own| own.network(&[]).addresses.len()), Some(1));
+    let named = format!("{}\nremote 203.0.113.1 5000\n", SITES[1]);
+    let SettingsRole::Server(b) = served(&named, &[]).role else { panic!("the server of TLS") };
+    let addresses = b.core.only.and_then(|only| only.addresses);
+    assert_eq!(addresses, Some(vec!["203.0.113.1:5000".parse().expect("literal")]));
 }

@@ -3,7 +3,7 @@
 use super::{Refusals, keys};
 use config::openvpn::OpenVpn;
 use config::openvpn::settings::{
-    Compression, Connection, Destination, Gateway, MssFix, Revocation, Role, Route, Topology,
+    Compression, Connection, Destination, Gateway, MssFix, Revocation, Role, Route, TlsRole, Topology,
 };
 use tunnel::replay;
 
@@ -20,10 +20,6 @@ pub(super) fn check(settings: &OpenVpn, refusals: &mut Refusals) {
 }
 
 fn role(settings: &OpenVpn, refusals: &mut Refusals) {
-    if settings.role == Role::SiteToSite {
-        let fix = "write server NETWORK NETMASK on one end, and client on the other";
-        refusals.refuse(if refusals.has("mode") { "mode" } else { "dev" }, "two peers without a server", fix);
-    }
     if settings.device.topology != Topology::Subnet && settings.role == Role::Server {
         refusals.refuse("topology", "another topology than subnet", "write topology subnet");
     }
@@ -66,9 +62,9 @@ fn tls(settings: &OpenVpn, refusals: &mut Refusals) {
             refusals.refuse(name, "a list of which nothing is known", "delete the line");
         }
     }
-    let (purpose, right) = match settings.role {
-        Role::Server => ("clientAuth", "write remote-cert-tls client"),
-        _ => ("serverAuth", "write remote-cert-tls server"),
+    let (purpose, right) = match tls.role {
+        TlsRole::Server => ("clientAuth", "write remote-cert-tls client"),
+        TlsRole::Client => ("serverAuth", "write remote-cert-tls server"),
     };
     if tls.extended_key_usage.as_deref().is_some_and(|usage| usage != purpose) {
         for name in ["remote-cert-tls", "ns-cert-type", "remote-cert-eku"] {

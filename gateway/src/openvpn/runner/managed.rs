@@ -164,12 +164,12 @@ impl Runner {
 
     /// Whether this is a client.
     pub fn is_client(&self) -> bool {
-        self.is_client
+        !self.has_clients
     }
 
     /// Ends sessions of clients; how many, or `None` on a client.
     pub async fn kill(&self, victim: Victim, told: &str) -> Option<usize> {
-        if self.is_client {
+        if !self.has_clients {
             return None;
         }
         Some(self.interface.kill(victim, printable(told)).await)
@@ -177,7 +177,7 @@ impl Runner {
 
     /// Decides about a client; whether it was asked about, or `None` on a client.
     pub async fn decide(&self, key: ClientKey, decision: Decision) -> Option<bool> {
-        if self.is_client {
+        if !self.has_clients {
             return None;
         }
         Some(self.interface.decide(key.client, key.key, decision).await)
@@ -185,7 +185,7 @@ impl Runner {
 
     /// Tells a client that its user is needed.
     pub async fn pending(&self, key: ClientKey, text: String, wait: Duration) -> Option<bool> {
-        if self.is_client {
+        if !self.has_clients {
             return None;
         }
         Some(self.interface.pending(key.client, key.key, text, wait).await)
@@ -193,7 +193,7 @@ impl Runner {
 
     /// Answers a challenge of the server; `None` on a server.
     pub async fn respond(&self, text: &str) -> Option<bool> {
-        if !self.is_client {
+        if self.has_clients {
             return None;
         }
         Some(self.interface.respond(printable(text)).await)
@@ -201,13 +201,13 @@ impl Runner {
 
     /// The servers of a client, as the files name them.
     pub fn remotes(&self) -> Option<Vec<String>> {
-        let names = self.names.as_ref().filter(|_| self.is_client)?;
+        let names = self.names.as_ref().filter(|_| !self.has_clients)?;
         Some(names.iter().map(entry).collect())
     }
 
     /// Takes the answer to the question for the next server; whether it was asked, or `None` on a server.
     pub fn answer_remote(&mut self, choice: RemoteChoice) -> Option<bool> {
-        let managed = self.managed.as_mut().filter(|_| self.is_client)?;
+        let managed = self.managed.as_mut().filter(|_| !self.has_clients)?;
         let Some(asked) = managed.asked.take().filter(|_| managed.board.remote_answered()) else {
             return Some(false);
         };

@@ -1,15 +1,17 @@
 //! What a session of a server goes through: key exchange, the caller's verdict, push reply, renewals.
 
 use super::Server;
-use super::session::{Exchange, REFUSAL_TIME, Stage, Verdict};
+use super::session::{Exchange, REFUSAL_TIME, Session, Stage, Verdict};
 use crate::Now;
 use crate::openvpn::action::{Action, Cause, Outbox, Report, SessionNumber};
 use crate::openvpn::channel::ChannelEvent;
 use crate::openvpn::data::Framing;
 use crate::openvpn::negotiate::{self, DataCipher, Suite};
+use crate::openvpn::pair;
 use crate::openvpn::peer::Agreement;
 use crate::openvpn::peer_info::{PeerInfo, proto};
 use crate::openvpn::push;
+use crate::openvpn::wrap::Role;
 use std::time::Duration;
 
 impl Server {
@@ -29,6 +31,10 @@ impl Server {
             let result = match session.peer.handle_event(now, event, out) {
                 Ok(Some(ChannelEvent::Exchanged { key_id, theirs })) => {
                     session.ask(now, key_id, *theirs, self.features, out);
+                    // A client with a certificate has authenticated, however long the decision about it takes.
+                    if !session.certificates().is_empty() {
+                        self.begins.no_longer_pending(session.pending.take());
+                    }
                     Ok(())
                 }
                 Ok(Some(ChannelEvent::Command(command))) => self.handle_command(now, number, command, out),
@@ -79,7 +85,7 @@ impl Server {
     /// Takes the verdict about a client's key. It is ignored if the session has ended, or has not asked about this key.
     pub fn admit(&mut self, now: Now, number: SessionNumber, key_id: u8, verdict: Verdict, out: &mut Outbox) {
         self.clock.set(now);
-        let is_full = self.admitted >= self.max_clients;
+        let is_full = self.only.is_none() && self.admitted >= self.max_clients;
         let Some(session) = self.sessions.get_mut(&number) else { return };
         if session.stage.asked_about() != Some(key_id) {
             return;
@@ -171,6 +177,9 @@ impl Server {
         push: Vec<String>,
         out: &mut Outbox,
     ) -> Result<(), Cause> {
+        if self.only.is_some() {
+            return self.connect_pair(now, number, &exchange, out);
+        }
         // Such a client expects the reply without asking.
         if exchange.has_asked || exchange.info.has(proto::REQUEST_PUSH) {
             return self.connect(now, number, &exchange, push, out);
@@ -207,6 +216,7 @@ impl Server {
             suite: Suite { cipher, auth: self.auth, epochs: has_epochs(info, cipher), framing },
             export_keys: info.has(proto::TLS_EXPORT),
             peer_id: info.has(proto::DATA_V2).then_some(number),
+            lookup: number,
             control_exit: info.has(proto::CONTROL_EXIT),
             keepalive: self.keepalive,
         };
@@ -226,6 +236,36 @@ impl Server {
         session.peer.connect(now, agreement, dynamic_wrap, &mut *self.random, out)?;
         self.replace_others(now, number, out);
         Ok(())
+    }
+
+    /// Connects with the only peer. The last session counts: the others have ended without a word, or the peer is elsewhere now.
+    fn connect_pair(
+        &mut self,
+        now: Now,
+        number: SessionNumber,
+        exchange: &Exchange,
+        out: &mut Outbox,
+    ) -> Result<(), Cause> {
+        let is_admitted =
+            |(other, session): &(&SessionNumber, &Session)| **other != number && session.is_admitted;
+        let others: Vec<SessionNumber> =
+            self.sessions.iter().filter(is_admitted).map(|(other, _)| *other).collect();
+        // Before the keys, whose packets may be looked up by the same word.
+        for other in others {
+            self.end(now, other, Cause::Replaced, out);
+        }
+        let Some(session) = self.sessions.get_mut(&number) else { return Ok(()) };
+        let own = pair::Own {
+            role: Role::Server,
+            ciphers: &self.ciphers,
+            fallback: self.fallback,
+            auth: self.auth,
+            keepalive: self.keepalive,
+        };
+        let (agreement, dynamic_wrap) =
+            pair::agree(&own, &exchange.info, &exchange.options, &session.peer.channel)?;
+        session.stage = Stage::Up(None);
+        session.peer.connect(now, agreement, dynamic_wrap, &mut *self.random, out)
     }
 
     /// Ends earlier sessions of a client that connected again from its address.

@@ -5,7 +5,8 @@ use crate::Time;
 use crate::bucket::{self, Bucket};
 use crate::openvpn::cookie;
 use crate::openvpn::limits::{
-    BEGIN_INTERVAL, BEGINS, BEGINS_INTERVAL, MAX_PENDING, MAX_PENDING_SOURCE, MAX_SPENT,
+    BEGIN_INTERVAL, BEGINS, BEGINS_INTERVAL, MAX_PENDING, MAX_PENDING_SOURCE, MAX_PENDING_SOURCE_AUTHENTIC,
+    MAX_SPENT,
 };
 use crate::openvpn::packet::SessionId;
 use std::collections::btree_map::Entry;
@@ -13,8 +14,9 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 /// The sessions that begin.
-#[derive(Default)]
 pub(super) struct Begins {
+    /// Sessions of one source that have not authenticated.
+    most_of_source: usize,
     /// Sessions that have not authenticated, by source.
     pending: BTreeMap<IpAddr, usize>,
     pending_total: usize,
@@ -26,11 +28,24 @@ pub(super) struct Begins {
 }
 
 impl Begins {
+    /// `is_authentic`: whether first packets are authenticated by a wrap.
+    pub(super) fn new(is_authentic: bool) -> Self {
+        let most_of_source = if is_authentic { MAX_PENDING_SOURCE_AUTHENTIC } else { MAX_PENDING_SOURCE };
+        Self {
+            most_of_source,
+            pending: BTreeMap::new(),
+            pending_total: 0,
+            sources: HashMap::new(),
+            all: None,
+            spent: Spent::default(),
+        }
+    }
+
     /// Admits a session of this source, which then counts as pending. `proof`: the cookie, which begins one session only, or
     /// the session ID of a client that cannot return one.
     pub(super) fn admit(&mut self, now: Time, source: IpAddr, proof: SessionId) -> bool {
         let count = self.pending.get(&source).copied().unwrap_or_default();
-        if count >= MAX_PENDING_SOURCE || self.pending_total >= MAX_PENDING || self.spent.has(now, proof) {
+        if count >= self.most_of_source || self.pending_total >= MAX_PENDING || self.spent.has(now, proof) {
             return false;
         }
         // The source first: one that has begun too many must not use up the handshakes of others.
@@ -50,7 +65,8 @@ impl Begins {
         if self.sources.len() >= MAX_PENDING && !self.sources.contains_key(&source) {
             return false;
         }
-        let bucket = || Bucket::new(MAX_PENDING_SOURCE as u32, BEGIN_INTERVAL, now);
+        let most = self.most_of_source as u32;
+        let bucket = || Bucket::new(most, BEGIN_INTERVAL, now);
         self.sources.entry(source).or_insert_with(bucket).take(now)
     }
 
@@ -121,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_proof_is_spent_for_as_long_as_a_cookie_is_accepted() {
-        let mut begins = Begins::default();
+        let mut begins = Begins::new(true);
         let source = IpAddr::from([192, 0, 2, 1]);
         for (seconds, is_admitted) in [(1000, true), (1001, false), (1060, false), (1110, true)] {
             assert_eq!(begins.admit(at(seconds), source, proof(7)), is_admitted, "{seconds}");
@@ -131,7 +147,7 @@ mod tests {
 
     #[test]
     fn sources_together_begin_a_bounded_number() {
-        let mut begins = Begins::default();
+        let mut begins = Begins::new(true);
         let mut admitted = 0;
         // Sources are few enough for the table of their buckets, and each stays below its own limit.
         for number in 0..20_000u32 {

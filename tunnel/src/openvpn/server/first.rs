@@ -8,6 +8,7 @@ use crate::openvpn::action::Action;
 use crate::openvpn::action::Outbox;
 use crate::openvpn::channel::{Announcement, Channel, PacketError};
 use crate::openvpn::packet::{Body, Lead, Opcode, SessionId};
+use crate::openvpn::pair;
 use crate::openvpn::peer::Peer;
 use crate::openvpn::wrap::v2::Metadata;
 use crate::openvpn::wrap::{Opened, PacketId, Role, WrapError, WrapKeys, Wrapper};
@@ -133,7 +134,11 @@ impl Server {
         // Number 1 was the answer without state.
         let wrapper = Wrapper::new(keys, PacketId { number: 1, time: now.wall.as_secs() as u32 });
         let options = String::from("V4,dev-type tun,key-method 2,tls-server");
-        let announcement = Announcement { options, ..Announcement::default() };
+        let peer_info = match &self.only {
+            Some(only) => pair::announcement(self.features, &self.ciphers, only.mtu, &[]),
+            None => String::new(),
+        };
+        let announcement = Announcement { options, peer_info, ..Announcement::default() };
         let mut channel = Channel::new(self.tls.clone(), wrapper, local, announcement);
         let begun = if has_cookie {
             channel.answer(now, opened.session, &mut *self.random)

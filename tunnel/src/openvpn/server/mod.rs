@@ -57,6 +57,16 @@ pub enum ServerWrap {
     },
 }
 
+impl ServerWrap {
+    /// Whether a first packet shows that its sender has a key.
+    fn authenticates(&self) -> bool {
+        match self {
+            Self::Shared(keys) => keys.authenticates(),
+            Self::PerClient { .. } => true,
+        }
+    }
+}
+
 /// What a server needs to know.
 pub struct ServerConfiguration {
     /// TLS, with the verifier of clients.
@@ -82,6 +92,28 @@ pub struct ServerConfiguration {
     pub features: u32,
     /// The times.
     pub timing: Timing,
+    /// The only peer, site to site: nothing is pushed to it.
+    pub only: Option<OnlyPeer>,
+}
+
+/// The peer of a server of TLS that is no server for clients.
+#[derive(Clone, Debug)]
+pub struct OnlyPeer {
+    /// Where it is (`remote`); `None` if it may be anywhere (`float`, or no `remote`). Port 0 stands for any.
+    pub addresses: Option<Vec<SocketAddr>>,
+    /// The MTU of the tunnel interface, which it is told.
+    pub mtu: u16,
+}
+
+impl OnlyPeer {
+    /// Whether it may be at this address.
+    fn may_be_at(&self, from: SocketAddr) -> bool {
+        let is_it = |address: &SocketAddr| {
+            address.ip().to_canonical() == from.ip().to_canonical()
+                && [0, from.port()].contains(&address.port())
+        };
+        self.addresses.as_ref().is_none_or(|all| all.iter().any(is_it))
+    }
 }
 
 /// A server.
@@ -97,6 +129,7 @@ pub struct Server {
     max_clients: usize,
     features: u32,
     timing: Timing,
+    only: Option<OnlyPeer>,
     engine: Arc<dyn Engine>,
     random: Box<dyn Random>,
     cookie: CookieKey,
@@ -119,6 +152,7 @@ impl Server {
     ) -> Self {
         let clock = Arc::new(WallClock::default());
         let cookie = CookieKey::random(&mut *random);
+        let begins = Begins::new(configuration.wrap.authenticates());
         let ServerConfiguration {
             tls,
             wrap,
@@ -131,6 +165,7 @@ impl Server {
             max_clients,
             features,
             timing,
+            only,
         } = configuration;
         Self {
             tls: TlsConfig::server(tls, Arc::clone(&clock)),
@@ -144,6 +179,7 @@ impl Server {
             max_clients,
             features,
             timing,
+            only,
             engine,
             random,
             cookie,
@@ -151,7 +187,7 @@ impl Server {
             sessions: BTreeMap::new(),
             by_remote: BTreeMap::new(),
             admitted: 0,
-            begins: Begins::default(),
+            begins,
             timers: Timers::default(),
         }
     }
@@ -198,6 +234,9 @@ impl Server {
         self.clock.set(now);
         if packet.len() > LONGEST_PACKET {
             return Err(Malformed.into());
+        }
+        if self.only.as_ref().is_some_and(|only| !only.may_be_at(from)) {
+            return Err(PacketError::OtherAddress);
         }
         let (first, rest) = packet.split_first().ok_or(Malformed)?;
         let lead = Lead::parse(*first).ok_or(Malformed)?;
@@ -323,6 +362,14 @@ impl Server {
         }
     }
 
+    /// Ends a session with a peer, site to site, and tells it.
+    pub fn stop(&mut self, now: Now, number: SessionNumber, out: &mut Outbox) {
+        if let Some(session) = self.sessions.get_mut(&number) {
+            session.peer.exit(now, out);
+            self.end(now, number, Cause::Stopped, out);
+        }
+    }
+
     /// Ends a session. `command`: what the client is told, such as `RESTART` or `HALT`.
     pub fn disconnect(&mut self, now: Now, number: SessionNumber, command: &str, out: &mut Outbox) {
         if let Some(session) = self.sessions.get_mut(&number) {
@@ -362,11 +409,8 @@ impl Server {
     }
 
     fn may_answer(&mut self, now: Time) -> bool {
-        let is_authentic = match &self.wrap {
-            ServerWrap::Shared(keys) => keys.authenticates(),
-            ServerWrap::PerClient { .. } => true,
-        };
-        let (size, interval) = if is_authentic { AUTHENTIC_RESET_ANSWERS } else { RESET_ANSWERS };
+        let (size, interval) =
+            if self.wrap.authenticates() { AUTHENTIC_RESET_ANSWERS } else { RESET_ANSWERS };
         self.answers.get_or_insert_with(|| Bucket::new(size, interval, now)).take(now)
     }
 }

@@ -5,6 +5,7 @@ mod framing;
 mod lives;
 mod modes;
 mod newest;
+mod pair;
 
 use crate::host::{Core, Host};
 use crate::network::Setup;
@@ -112,6 +113,18 @@ impl OpenVpn {
     }
 
     fn start(setup: &Setup, is_server: bool, arguments: &[&str]) -> Self {
+        let role: &[&str] = if is_server {
+            &[
+                "--server 10.99.0.0 255.255.255.0 --topology subnet --dh none",
+                "--local 127.0.0.1 --port 1194 --remote-cert-tls client",
+            ]
+        } else {
+            &["--client --nobind --remote 127.0.0.1 --remote-cert-tls server"]
+        };
+        Self::start_as(setup, is_server, role, arguments)
+    }
+
+    fn start_as(setup: &Setup, is_server: bool, role: &[&str], arguments: &[&str]) -> Self {
         let directory = Self::directory();
         let own = if is_server { &setup.server } else { &setup.client };
         let files = [
@@ -127,13 +140,7 @@ impl OpenVpn {
         command.current_dir(&directory).args(["--dev", "tun0", "--dev-type", "tun", "--verb", "4"]);
         command.args(["--ca", "ca.pem", "--cert", "own.pem", "--key", "key.pem", "--disable-dco"]);
         command.args(["--script-security", "2"]);
-        if is_server {
-            command.args(["--server", "10.99.0.0", "255.255.255.0", "--topology", "subnet", "--dh", "none"]);
-            command.args(["--local", "127.0.0.1", "--port", "1194", "--remote-cert-tls", "client"]);
-        } else {
-            command.args(["--client", "--nobind", "--remote", "127.0.0.1", "--remote-cert-tls", "server"]);
-        }
-        let arguments = arguments.iter().flat_map(|line| line.split(' '));
+        let arguments = role.iter().chain(arguments).flat_map(|line| line.split(' '));
         command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).stdin(Stdio::null());
         let mut child = command.spawn().expect("openvpn starts");
         let output = child.stdout.take().expect("piped");

@@ -5,15 +5,20 @@ use crate::network::Setup;
 use std::path::PathBuf;
 use tunnel::openvpn::limits::EPOCH_PACKETS;
 
-/// Whether the test runs inside of a namespace, with OpenVPN 2.7.
-fn is_inside_with_newest(test: &str) -> bool {
+/// OpenVPN 2.7, if it is there.
+pub fn newest() -> Option<PathBuf> {
     let program = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../.peers/openvpn/openvpn");
     if !program.exists() {
         assert!(std::env::var_os("NO_SKIP").is_none(), "needs OpenVPN 2.7: make setup");
         eprintln!("SKIPPED: needs OpenVPN 2.7: make setup");
-        return false;
+        return None;
     }
-    is_inside_with(test, &[(PROGRAM, program.as_os_str())])
+    Some(program)
+}
+
+/// Whether the test runs inside of a namespace, with OpenVPN 2.7.
+fn is_inside_with_newest(test: &str) -> bool {
+    newest().is_some_and(|program| is_inside_with(test, &[(PROGRAM, program.as_os_str())]))
 }
 
 /// Sends the first packet of later epochs, and then a ping.

@@ -47,6 +47,11 @@ impl ServerSide {
         match deciding.question {
             Question::Key => self.ask_about_key(now, session, deciding),
             Question::Certificate(depth) => Ok(self.ask_about_certificate(now, session, deciding, depth)),
+            // A site has no clients: all packets are for its only peer.
+            _ if self.site.is_some() => {
+                deciding.prefixes = super::everything();
+                Ok(Go(Question::Nothing))
+            }
             Question::Management => self.ask_management(now, session, deciding),
             Question::Password => Ok(self.ask_about_password(now, session, deciding)),
             Question::Name => self.name(session, deciding),
