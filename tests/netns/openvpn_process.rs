@@ -137,6 +137,10 @@ fn what_keeps_a_daemon_from_starting_reaches_its_caller() {
         assert!(told.contains(reason) && told.contains("fix: "), "{more}: {told}");
         assert_eq!(ended.status.code(), Some(1), "{more}");
     }
+    // The log is on the standard output, and the reason for the end on standard error.
+    let ended = run("echo seen\ndev lo\ndev-type tun\n");
+    let [shown, told] = [&ended.stdout, &ended.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert!(shown.contains("ECHO: seen") && told.contains("interface lo exists already"), "{shown}{told}");
     let log = std::fs::read_to_string(path(&files, "a.log")).expect("it was made");
     assert!(log.contains("no group \"no-such-group\""), "{log}");
 }

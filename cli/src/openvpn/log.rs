@@ -1,4 +1,4 @@
-//! The log of `postern openvpn`: to standard error, a file or the system log, at the level of `verb`, with `mute`.
+//! The log of `postern openvpn`: to standard output as that of OpenVPN, a file or the system log, at the level of `verb`, with `mute`.
 
 use crate::log::{Asked, EachLine};
 use crate::{Failure, log};
@@ -6,7 +6,7 @@ use config::openvpn::settings::Log;
 use gateway::api::LogKeeper;
 use gateway::openvpn::management::Board;
 use std::fs::File;
-use std::io::{self, IsTerminal, Write, stderr};
+use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -63,7 +63,8 @@ pub(super) fn start(log: &Log, board: &Arc<Board>) -> Result<Option<File>, Failu
             Some(log::plain().with_writer(stderr).event_format(log::journal()).boxed())
         }
         None => {
-            let lines = log::plain().with_writer(stderr).with_ansi(stderr().is_terminal());
+            // Scripts read it there.
+            let lines = log::plain().with_writer(stdout).with_ansi(stdout().is_terminal());
             Some(if log.without_time { lines.without_time().boxed() } else { lines.boxed() })
         }
     };

@@ -27,6 +27,8 @@ use gateway::wireguard::api::Interfaces;
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 use sd_notify::NotifyState;
 use std::collections::BTreeSet;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::time::Interval;
@@ -52,7 +54,8 @@ pub(super) fn start(
     engines: Engines,
 ) -> Outcome {
     let _pid_file: Option<PidFile> = process::prepare(&plan.process)?;
-    let name = own_name(&plan.name)?;
+    // It is kept until the end of the process, which has the interface then.
+    let (name, _reserved) = own_name(&plan.name)?;
     ask_user(&mut plan, &board)?;
     // While this process may still start one that keeps its rights.
     let mut programs = plan.programs.clone();
@@ -113,12 +116,12 @@ pub(super) fn start(
 }
 
 /// The name of the interface.
-fn own_name(wanted: &str) -> Result<String, Failure> {
+fn own_name(wanted: &str) -> Result<(String, Option<UnixDatagram>), Failure> {
     match wanted {
-        "tun" => free_name(),
+        "tun" => free_name().map(|(name, reserved)| (name, Some(reserved))),
         // Several may run at once.
-        NULL => Ok(format!("{NULL}{}", std::process::id())),
-        name => Ok(name.to_owned()),
+        NULL => Ok((format!("{NULL}{}", std::process::id()), None)),
+        name => Ok((name.to_owned(), None)),
     }
 }
 
@@ -333,11 +336,18 @@ async fn tick(interval: Option<&mut Interval>) {
     }
 }
 
-/// The first free `tunN`, as in OpenVPN.
-fn free_name() -> Result<String, Failure> {
+/// The first free `tunN`, as in OpenVPN. The socket keeps it from another process of ours that starts at the same time.
+fn free_name() -> Result<(String, UnixDatagram), Failure> {
     let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    let is_free = |name: &String| netdevice::name_to_index(&socket, name).is_err();
-    let name = (0..256).map(|number| format!("tun{number}")).find(is_free);
+    let reserve = |name: String| {
+        if netdevice::name_to_index(&socket, &name).is_ok() {
+            return None;
+        }
+        // Names of this kind are those of a network namespace, as names of interfaces are.
+        let address = SocketAddr::from_abstract_name(format!("postern {name}")).ok()?;
+        UnixDatagram::bind_addr(&address).ok().map(|taken| (name, taken))
+    };
+    let name = (0..256).map(|number| format!("tun{number}")).find_map(reserve);
     name.ok_or_else(|| {
         "there are 256 interfaces tun0 to tun255\n  fix: write dev NAME and dev-type tun".into()
     })

@@ -77,6 +77,7 @@ const READ: &[&str] = &[
     "ping-restart",
     "ping-exit",
     "ping-timer-rem",
+    "tun-ipv6",
     "auth-token",
     "auth-token-user",
     "explicit-exit-notify",

@@ -201,6 +201,8 @@ pub struct ServerNetwork {
     pub duplicate_names: bool,
     /// Whether packets between clients stay in the data path (`client-to-client`).
     pub relays: bool,
+    /// Whether clients go on to their next server when this one ends (`explicit-exit-notify 2`).
+    pub sends_away: bool,
 }
 
 /// The settings of one client.

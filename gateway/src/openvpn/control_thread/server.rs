@@ -128,12 +128,13 @@ impl ServerSide {
 
     /// Tells all clients that they are to connect again.
     pub(super) fn stop(&mut self, now: Now, sessions: &[SessionNumber], out: &mut Outbox) {
+        let command = if self.network.sends_away { "RESTART,[N]" } else { "RESTART" };
         for session in sessions {
             if self.site.is_some() {
                 self.core.stop(now, *session, out);
                 continue;
             }
-            self.core.disconnect(now, *session, "RESTART", out);
+            self.core.disconnect(now, *session, command, out);
         }
     }
 

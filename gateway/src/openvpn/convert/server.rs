@@ -27,7 +27,8 @@ pub(super) fn server(
     refusals: &mut Refusals,
 ) -> Option<ServerSettings> {
     let own = settings.server.as_ref()?;
-    let network = network(settings, own, sources, refusals);
+    let network =
+        ServerNetwork { sends_away: link.exit_notify == 2, ..network(settings, own, sources, refusals) };
     let mut access = access::access(settings, own, link, refusals);
     let check = keys::check(settings, Role::Client, refusals);
     let identity = keys::identity(settings, refusals);

@@ -307,7 +307,6 @@ fn what_is_not_served_yet_is_refused_with_its_line() {
         "auth none",
         "reneg-sec 3600 1800",
         "reneg-bytes 1000000",
-        "explicit-exit-notify 2",
         "dhcp-option DNS 192.0.2.1",
         "remote-cert-tls server",
     ];

@@ -26,13 +26,9 @@ fn role(settings: &OpenVpn, refusals: &mut Refusals) {
 }
 
 fn connections(settings: &OpenVpn, refusals: &mut Refusals) {
-    let is_server = settings.role == Role::Server;
     for it in &settings.connections {
         if it.ipv6_only {
             refusals.refuse("bind", "ipv6only", "delete the line");
-        }
-        if is_server && it.exit_notify > 1 {
-            refusals.refuse("explicit-exit-notify", "2 on a server", "write explicit-exit-notify 1");
         }
         if matches!(it.mssfix, MssFix::Fixed(_)) {
             refusals.refuse("mssfix", "fixed", "write mssfix BYTES mtu: packets outside have so many bytes");
