@@ -138,6 +138,7 @@ impl Host {
                     asked.push((session, request.key_id));
                     self.requests.push(*request);
                 }
+                Action::Found { .. } => {}
                 Action::Configure { options } => self.options = options,
                 Action::Connected { session, address, activity, .. } => {
                     self.connected.insert(session, address);
