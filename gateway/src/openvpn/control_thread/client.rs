@@ -1,5 +1,7 @@
 //! The side of a client: servers are tried in turn, until one answers.
 
+mod attempts;
+
 use super::gates::Gates;
 use super::server::variables::{about_peer, authenticated, chain};
 use super::{Chosen, Report, Stage};
@@ -9,6 +11,7 @@ use crate::openvpn::options::Own;
 use crate::openvpn::scripts::{Answer, Environment, Outcome};
 use crate::openvpn::settings::{ClientLink, ClientSettings, Remote, RenewClient};
 use crate::openvpn::tcp::Tcp;
+use attempts::Attempts;
 use crypto::pki::Certificate;
 use crypto::{Engine, Random};
 use rustls_pki_types::CertificateDer;
@@ -20,9 +23,6 @@ use tunnel::openvpn::channel::PacketError;
 use tunnel::openvpn::key_method::Credentials;
 use tunnel::openvpn::{Cause, Client, Outbox};
 use tunnel::{Now, Time};
-
-/// The time to the next attempt is doubled after so many attempts for each server, as in OpenVPN.
-const QUICK: u32 = 5;
 
 /// Servers that one answer can leave out.
 const MOST_SKIPPED: u32 = 1000;
@@ -59,62 +59,6 @@ pub(super) struct ClientSide {
     other: Option<Remote>,
     stage: Option<Stage>,
     reports: mpsc::UnboundedSender<Report>,
-}
-
-/// The attempts to connect: which server is next, and when.
-struct Attempts {
-    servers: u32,
-    /// The number of the attempt, from the first server on.
-    number: u32,
-    /// The time to the next one, and how long it may grow.
-    retry: (Duration, Duration),
-}
-
-impl Attempts {
-    fn new(servers: usize, retry: (Duration, Duration)) -> Self {
-        Self { servers: servers.max(1) as u32, number: 0, retry }
-    }
-
-    /// There are so many servers now.
-    fn set_servers(&mut self, servers: usize) {
-        let (rounds, server) = (self.rounds(), self.server() as u32);
-        self.servers = servers.max(1) as u32;
-        self.number = rounds.saturating_mul(self.servers).saturating_add(server.min(self.servers - 1));
-    }
-
-    /// How often all servers were tried since one answered.
-    fn rounds(&self) -> u32 {
-        self.number / self.servers
-    }
-
-    /// The server of this attempt.
-    fn server(&self) -> usize {
-        (self.number % self.servers) as usize
-    }
-
-    /// The session is up: if it ends, the next server is tried soon.
-    fn succeeded(&mut self) {
-        self.number %= self.servers;
-    }
-
-    /// Goes on to the next server; returns how long to wait before.
-    fn failed(&mut self) -> Duration {
-        let wait = self.wait();
-        self.number = self.number.wrapping_add(1);
-        wait
-    }
-
-    /// Stays with the server; returns how long to wait before.
-    fn refused(&mut self) -> Duration {
-        let wait = self.wait();
-        self.number = self.number.wrapping_add(self.servers);
-        wait
-    }
-
-    fn wait(&self) -> Duration {
-        let (first, slowest) = self.retry;
-        (first * 2u32.pow(self.rounds().saturating_sub(QUICK).min(10))).min(slowest)
-    }
 }
 
 impl ClientSide {
@@ -462,56 +406,5 @@ fn shuffle<T>(items: &mut [T], random: &mut dyn Random) {
         let mut bytes = [0; 4];
         random.fill(&mut bytes);
         items.swap(last, u32::from_ne_bytes(bytes) as usize % (last + 1));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RETRY: Duration = Duration::from_secs(1);
-
-    fn attempts(servers: usize) -> Attempts {
-        Attempts::new(servers, (RETRY, Duration::from_secs(300)))
-    }
-
-    #[test]
-    fn servers_are_tried_in_turn_and_ever_more_slowly() {
-        let mut attempts = attempts(2);
-        let tried: Vec<(usize, u64)> =
-            (0..40).map(|_| (attempts.server(), attempts.failed().as_secs())).collect();
-        assert_eq!(tried[..4], [(0, 1), (1, 1), (0, 1), (1, 1)]);
-        assert_eq!(tried[10..14], [(0, 1), (1, 1), (0, 2), (1, 2)], "after five rounds");
-        assert_eq!(tried[39], (1, 300));
-    }
-
-    #[test]
-    fn after_a_session_that_was_up_the_next_server_is_tried_soon() {
-        let mut attempts = attempts(3);
-        (0..100).for_each(|_| _ = attempts.failed());
-        attempts.succeeded();
-        assert_eq!((attempts.server(), attempts.failed()), (1, RETRY));
-        assert_eq!(Attempts::new(0, attempts.retry).server(), 0);
-    }
-
-    #[test]
-    fn more_or_fewer_servers_keep_the_round() {
-        let mut attempts = attempts(2);
-        (0..13).for_each(|_| _ = attempts.failed());
-        assert_eq!((attempts.server(), attempts.rounds()), (1, 6));
-        attempts.set_servers(3);
-        assert_eq!((attempts.server(), attempts.rounds()), (1, 6));
-        attempts.set_servers(0);
-        assert_eq!((attempts.server(), attempts.rounds()), (0, 6));
-    }
-
-    #[test]
-    fn after_a_refusal_the_same_server_is_tried_ever_more_slowly() {
-        let mut attempts = attempts(2);
-        attempts.failed();
-        let tried: Vec<(usize, u64)> =
-            (0..8).map(|_| (attempts.server(), attempts.refused().as_secs())).collect();
-        assert_eq!(tried[..6], [(1, 1); 6]);
-        assert_eq!(tried[6..], [(1, 2), (1, 4)]);
     }
 }
