@@ -110,8 +110,10 @@ impl Managed {
         match (ask, runner) {
             (Ask::Signal(signal), _) => return Next::Signal(asked(signal)),
             (Ask::Release, runner) => {
-                if self.board.release() {
-                    runner.into_iter().for_each(|runner| runner.leave_hold());
+                if self.board.release()
+                    && let Some(runner) = runner
+                {
+                    runner.leave_hold();
                 }
                 return Next::Release;
             }
@@ -125,7 +127,9 @@ impl Managed {
             }
             (Ask::AuthRetry(value, reply), runner) => {
                 self.retry = value.unwrap_or(self.retry);
-                runner.into_iter().for_each(|runner| runner.set_auth_retry(self.retry));
+                if let Some(runner) = runner {
+                    runner.set_auth_retry(self.retry);
+                }
                 let _ = reply.send(self.retry);
             }
             (ask, Some(runner)) => of_interface(ask, runner, format).await,
@@ -165,10 +169,10 @@ fn without_interface(ask: Ask) {
         Ask::Status(_, reply) => _ = reply.send(None),
         Ask::Sessions(reply) => _ = reply.send(None),
         Ask::Kill(_, _, reply) => _ = reply.send(None),
-        Ask::Decide(_, _, reply) => _ = reply.send(None),
-        Ask::Pending(_, _, _, reply) => _ = reply.send(None),
-        Ask::Respond(_, reply) => _ = reply.send(None),
-        Ask::Remote(_, reply) => _ = reply.send(None),
+        Ask::Decide(_, _, reply)
+        | Ask::Pending(_, _, _, reply)
+        | Ask::Respond(_, reply)
+        | Ask::Remote(_, reply) => _ = reply.send(None),
         Ask::Remotes(reply) => _ = reply.send(None),
         Ask::Forget | Ask::Signal(_) | Ask::Release | Ask::Verb(..) | Ask::Mute(..) | Ask::AuthRetry(..) => {}
     }

@@ -44,7 +44,6 @@ fn values_that_are_not_served_are_refused() {
         ("tls-ciphersuites TLS_AES_128_CCM_SHA256", "tls-ciphersuites: none of these suites"),
         ("tls-groups brainpoolP256r1", "tls-groups: none of these groups"),
         ("verify-hash AD:B0", "verify-hash: SHA-1 fingerprints can be forged"),
-        ("management-client", "management-client: the management interface listens"),
         ("port 0", "port: 0 is not a number from 1 to 65535"),
         ("proto sctp", "proto: sctp is none of udp, udp4"),
         ("keepalive 10 15", "keepalive: 15 is less than twice 10"),

@@ -350,7 +350,7 @@ impl Runner {
                 }
                 Step::Completed => {
                     tracing::info!("{COMPLETED}");
-                    self.managed.iter_mut().for_each(|managed| managed.connected());
+                    self.managed.iter_mut().for_each(Managed::connected);
                 }
             }
         }
@@ -433,7 +433,9 @@ impl Runner {
         let name = self.interface.name().to_owned();
         let Self { interface, own_host, network, mut lifecycle, managed, .. } = self;
         network.end();
-        managed.into_iter().for_each(|mut managed| managed.down());
+        if let Some(mut managed) = managed {
+            managed.down();
+        }
         drop(interface);
         if let Some(host) = own_host {
             host.end(true);

@@ -229,6 +229,7 @@ pub struct ClientOverride {
 }
 
 /// A client.
+#[allow(clippy::struct_excessive_bools, reason = "each is a directive of its own")]
 pub struct ClientSettings {
     /// What the protocol needs.
     pub core: ClientConfiguration,

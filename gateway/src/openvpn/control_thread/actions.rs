@@ -23,9 +23,9 @@ impl<T: Transmit> ControlThread<T> {
         for action in out {
             match action {
                 Action::Transmit { session, to, packet } => {
-                    session
-                        .into_iter()
-                        .for_each(|session| self.control_bytes.sent(session, to, packet.len()));
+                    if let Some(session) = session {
+                        self.control_bytes.sent(session, to, packet.len());
+                    }
                     let _ = self.sender.message(Some(path(source, to)), &packet, 0);
                 }
                 Action::Authenticate { session, request } => asked.push((session, request)),

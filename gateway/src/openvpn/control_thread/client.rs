@@ -28,6 +28,7 @@ use tunnel::{Now, Time};
 const MOST_SKIPPED: u32 = 1000;
 
 /// A client, and where it connects to.
+#[allow(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub(super) struct ClientSide {
     pub(super) core: Client,
     /// See [`ClientLink::float`]; of the present server.

@@ -1,6 +1,7 @@
 //! What an attempt of a client to connect waits for.
 
 /// What the management interface is asked before an attempt to connect.
+#[allow(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub(super) struct Gates {
     /// Whether it is there.
     pub(super) is_managed: bool,

@@ -168,14 +168,13 @@ impl Board {
         let (answer, answered) = mpsc::channel();
         {
             let mut inner = self.lock();
-            match &mut inner.query {
+            if let Some(query) = &mut inner.query {
                 // An attempt was given up; its thread waits still.
-                Some(query) => query.join(answer),
-                None => {
-                    let query = Query::new(question, answer);
-                    inner.push(Zeroizing::new(query.text().to_owned()));
-                    inner.query = Some(query);
-                }
+                query.join(answer);
+            } else {
+                let query = Query::new(question, answer);
+                inner.push(Zeroizing::new(query.text().to_owned()));
+                inner.query = Some(query);
             }
         }
         self.wake.notify_one();

@@ -98,13 +98,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let due = self.counts.map(|every| counted + every);
             tokio::select! {
                 line = self.line() => self.take(&line?).await?,
-                message = board.next() => match message {
-                    Ok(message) => self.write(&message).await?,
-                    Err(_) => {
+                message = board.next() => {
+                    let Ok(message) = message else {
                         tracing::warn!("management: the client is closed: it reads too slowly");
                         return Err(Over);
-                    }
-                },
+                    };
+                    self.write(&message).await?;
+                }
                 () = until(due) => {
                     counted = Instant::now();
                     self.count().await?;
@@ -361,10 +361,10 @@ fn entered(kind: &str, what: &str, is_asked: bool) -> String {
 /// The answer to `state`, `log` and `echo`. The history is read and followed in one step.
 fn shown(name: &str, wanted: Shown, show: impl FnOnce(usize) -> String) -> String {
     let history = show(wanted.count.unwrap_or(0));
-    let mut text = String::new();
-    if let Some(on) = wanted.follow {
-        text += &format!("SUCCESS: real-time {name} notification set to {}\n", if on { "ON" } else { "OFF" });
-    }
+    let is_set = |on: bool| {
+        format!("SUCCESS: real-time {name} notification set to {}\n", if on { "ON" } else { "OFF" })
+    };
+    let mut text = wanted.follow.map(is_set).unwrap_or_default();
     if wanted.count.is_some() {
         text += &history;
         text += "END\n";

@@ -304,7 +304,7 @@ fn words(line: &str) -> Result<Vec<Word>, String> {
         while let Some(letter) = letters.next() {
             match (letter, quote) {
                 ('\\', None | Some('"')) => {
-                    word.push(letters.next().ok_or("the line ends with a backslash")?)
+                    word.push(letters.next().ok_or("the line ends with a backslash")?);
                 }
                 ('"' | '\'', None) => quote = Some(letter),
                 (letter, Some(own)) if letter == own => quote = None,

@@ -99,10 +99,10 @@ impl Listener {
                     loop {
                         match socket.accept().await {
                             Ok((stream, _)) if is_allowed(&stream, allowed) => {
-                                client(stream, &shared, ends).await
+                                client(stream, &shared, ends).await;
                             }
                             Ok(_) => {
-                                tracing::warn!("management: a client of another user or group is refused")
+                                tracing::warn!("management: a client of another user or group is refused");
                             }
                             Err(_) => tokio::time::sleep(PAUSE).await,
                         }
