@@ -25,13 +25,21 @@ struct Known {
     key: u8,
     /// Whether the management interface was told of it.
     is_told: bool,
+    /// Whether it may answer a challenge: once for each question, so that what it sends cannot fill the queue of messages.
+    may_respond: bool,
 }
 
 impl Numbers {
     /// A session begins: its number may be that of an earlier one.
     pub(super) fn begin(&mut self, session: SessionNumber) {
-        self.known.insert(session, Known { client: self.next, key: 0, is_told: false });
+        let known = Known { client: self.next, key: 0, is_told: false, may_respond: false };
+        self.known.insert(session, known);
         self.next += 1;
+    }
+
+    /// A client was challenged.
+    pub(super) fn challenged(&mut self, session: SessionNumber) {
+        self.known.entry(session).and_modify(|known| known.may_respond = true);
     }
 }
 
@@ -57,6 +65,7 @@ impl ServerSide {
         let Some(known) = self.numbers.known.get_mut(&session) else { return };
         known.key = deciding.request.key_id;
         known.is_told = true;
+        known.may_respond = true;
         let (client, key, is_renewal) = (known.client, known.key, deciding.request.is_renewal);
         let mut environment = deciding.environment.clone();
         environment.set("password", &*deciding.request.credentials.password);
@@ -94,15 +103,18 @@ impl ServerSide {
         self.tell(ClientEvent::Disconnected { client: known.client, environment });
     }
 
-    /// A client has answered a challenge.
-    pub(in super::super) fn tell_response(&self, session: SessionNumber, text: &str) {
-        let Some(known) = self.numbers.known.get(&session).filter(|known| known.is_told) else { return };
+    /// A client has answered a challenge. Further answers to the same question are dropped.
+    pub(in super::super) fn tell_response(&mut self, session: SessionNumber, text: &str) {
+        let Some(known) = self.numbers.known.get_mut(&session).filter(|known| known.is_told) else { return };
+        if !std::mem::take(&mut known.may_respond) {
+            return;
+        }
+        let (client, key, text) = (known.client, known.key, printable(text));
         let environment = match (self.deciding.get(&session), self.admitted.get(&session)) {
             (Some(deciding), _) => deciding.environment.clone(),
             (None, Some(admitted)) => admitted.environment.clone(),
             (None, None) => return,
         };
-        let (client, key, text) = (known.client, known.key, printable(text));
         self.tell(ClientEvent::Response { client, key, text, environment });
     }
 
@@ -143,6 +155,7 @@ impl ServerSide {
         if let Some(deciding) = self.deciding.get_mut(&session) {
             deciding.until = deciding.until.max(now.monotonic + wait);
         }
+        self.numbers.challenged(session);
         self.core.tell_pending(now, session, key, wait, &printable(text), out);
         true
     }

@@ -233,6 +233,7 @@ impl ServerSide {
         let wait = wait.min(self.access.longest_pending);
         deciding.until = deciding.until.max(now.monotonic + wait);
         let extra = lines.next().unwrap_or_default();
+        self.numbers.challenged(session);
         self.core.tell_pending(
             now,
             session,

@@ -1,6 +1,7 @@
 //! Decisions about clients, with programs that are run. The core has no sessions: the tests call the server as the core would.
 
 use super::*;
+use crate::openvpn::control_thread::ClientEvent;
 use crate::openvpn::convert::tests::{SERVER, server};
 use crate::openvpn::scripts::{Answer, Outcome, Program, Programs, process};
 use crate::openvpn::tokens::Tokens;
@@ -21,7 +22,7 @@ const LONG: Duration = Duration::from_secs(20);
 struct Bed {
     side: ServerSide,
     commands: Receiver<Command>,
-    _reports: mpsc::UnboundedReceiver<Report>,
+    reports: mpsc::UnboundedReceiver<Report>,
     folder: TempDir,
 }
 
@@ -71,7 +72,7 @@ impl Bed {
         change(&mut settings);
         let answers = Answers { scripts, own, reports };
         let side = ServerSide::new("tun0", settings, answers, Arc::new(AwsLc), Box::new(System::default()));
-        Self { side, commands, _reports: other, folder }
+        Self { side, commands, reports: other, folder }
     }
 
     fn decide(&mut self, session: SessionNumber, request: Request) {
@@ -268,4 +269,32 @@ fn clients_without_exported_keys_are_refused_if_these_are_forced() {
         bed.decide(session, Request { info: PeerInfo::parse(info), ..request("anna", session) });
         assert_eq!(bed.side.admitted.contains_key(&session), session == 2);
     }
+}
+
+#[test]
+fn one_answer_to_each_challenge_is_told_to_the_management_interface() {
+    let mut bed = Bed::new(&[], TELLS, |settings| settings.access.asks_management = true);
+    let mut request = request("anna", 1);
+    request.credentials = Credentials { user: "anna".to_owned(), password: "any".to_owned().into() };
+    bed.side.tell_response(1, "before the question");
+    bed.decide(1, request);
+    let told = |bed: &mut Bed| {
+        let reports = std::iter::from_fn(|| bed.reports.try_recv().ok());
+        let texts = reports.filter_map(|report| match report {
+            Report::Client(ClientEvent::Response { text, .. }) => Some(text),
+            _ => None,
+        });
+        texts.collect::<Vec<String>>()
+    };
+    // A record of TLS has room for more than a thousand.
+    (0..1365).for_each(|_| bed.side.tell_response(1, "123456"));
+    assert_eq!(told(&mut bed), ["123456"]);
+    let wait = Duration::from_secs(30);
+    assert!(bed.side.take_pending(now(), 0, 0, "CR_TEXT:E:PIN", wait, &mut Outbox::new()));
+    (0..2).for_each(|_| bed.side.tell_response(1, "again"));
+    assert_eq!(told(&mut bed), ["again"]);
+    let accept = Decision::Accept(String::new());
+    assert!(bed.side.take_decision(now(), 0, 0, accept, &mut Outbox::new()));
+    bed.side.tell_response(1, "after the verdict");
+    assert_eq!(told(&mut bed), Vec::<String>::new());
 }
