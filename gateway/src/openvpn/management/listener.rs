@@ -4,9 +4,10 @@ use super::connection::{self, Shared};
 use super::{Ask, Board, Signal};
 use config::openvpn::settings::{Management, ManagementAddress};
 use crypto::{Secret, hash};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid, chownat};
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net as unix;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -176,20 +177,30 @@ fn listen(path: &Path, (user, group): Allowed) -> io::Result<unix::UnixListener>
         std::fs::remove_file(path)?;
     }
     let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
-    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+    // The kernel refuses other users. The mode is that of the new socket: a chmod of the path follows links.
+    let mask = Mode::from_raw_mode(if group.is_some() { 0o117 } else { 0o177 });
+    let before = rustix::process::umask(mask);
     let bound = socket.bind(&socket2::SockAddr::unix(path)?);
     rustix::process::umask(before);
     bound?;
     let own = rustix::process::geteuid().as_raw();
     let user = user.filter(|user| *user != own);
     if user.is_some() || group.is_some() {
-        chown(path, user, group)?;
+        give(path, (user, group))?;
     }
-    // The kernel refuses other users.
-    let mode = if group.is_some() { 0o660 } else { 0o600 };
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     socket.listen(8)?;
     Ok(std::os::fd::OwnedFd::from(socket).into())
+}
+
+/// Gives a socket to a user and to a group. Its folder may be of that user, who may have replaced it by something else.
+fn give(path: &Path, (user, group): Allowed) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let there = rustix::fs::open(path, flags, Mode::empty())?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&there)?.st_mode) != FileType::Socket {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "another program has replaced the socket"));
+    }
+    let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
+    Ok(chownat(&there, "", user, group, AtFlags::EMPTY_PATH)?)
 }
 
 /// Whether the other program may be a client. Root always may.
@@ -216,4 +227,49 @@ async fn only_client(stream: impl AsyncRead + AsyncWrite + Unpin, shared: &Share
     client(stream, shared, ends).await;
     tracing::info!("management-client: the connection has ended, and the process ends with it");
     let _ = shared.asks.send(Ask::Signal(Signal::Terminate)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    #[test]
+    fn a_link_in_the_place_of_the_socket_is_not_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, link) = (folder.path().join("shadow"), folder.path().join("socket"));
+        std::fs::write(&file, "secret").expect("ours");
+        let before = std::fs::metadata(&file).expect("it is there");
+        symlink(&file, &link).expect("ours");
+        // The user of this test may give a file to itself.
+        let other = if before.uid() == 0 { 4711 } else { before.uid() };
+        assert!(give(&link, (Some(other), None)).is_err() && give(&file, (Some(other), None)).is_err());
+        assert_eq!(std::fs::metadata(&file).expect("it is there").uid(), before.uid());
+        // Nor a link to a socket of another program.
+        let socket = folder.path().join("other");
+        let _other = unix::UnixListener::bind(&socket).expect("ours");
+        std::fs::remove_file(&link).expect("ours");
+        symlink(&socket, &link).expect("ours");
+        assert!(give(&link, (Some(other), None)).is_err());
+    }
+
+    #[test]
+    fn the_socket_has_its_mode_and_its_owner() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let own = std::fs::metadata(folder.path()).expect("it is there");
+        let is_root = own.uid() == 0;
+        let (uid, gid) = if is_root { (4711, 4712) } else { (own.uid(), own.gid()) };
+        for (allowed, mode) in [
+            ((None, None), 0o600),
+            ((Some(uid), None), 0o600),
+            ((None, Some(gid)), 0o660),
+            ((Some(uid), Some(gid)), 0o660),
+        ] {
+            let _socket = listen(&path, allowed).expect("an old one is replaced");
+            let there = std::fs::metadata(&path).expect("it is there");
+            let expected = (allowed.0.unwrap_or(own.uid()), allowed.1.unwrap_or(there.gid()), mode);
+            assert_eq!((there.uid(), there.gid(), there.permissions().mode() & 0o777), expected);
+        }
+    }
 }
