@@ -7,6 +7,7 @@ use crypto::{Secret, hash};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid, chownat};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net as unix;
 use std::path::{Path, PathBuf};
@@ -29,8 +30,10 @@ pub enum BindError {
         "management {0}: {1}\n  fix: choose an address and a port that are free, or a path that can be made"
     )]
     Socket(String, io::Error),
-    /// The other program does not listen.
-    #[error("management-client {0}: {1}\n  fix: start the program that listens there first")]
+    /// The other program does not listen, or has another user.
+    #[error(
+        "management-client {0}: {1}\n  fix: start the program that listens there first, as the user of management-client-user"
+    )]
     Connect(String, io::Error),
     /// The password is missing.
     #[error("management: the file of the password has no password\n  fix: write it on the first line")]
@@ -155,7 +158,11 @@ fn socket(wanted: &Management, allowed: Allowed) -> Result<Socket, BindError> {
         ManagementAddress::Unix(path) => {
             let name = |error, of: fn(String, io::Error) -> BindError| of(path.display().to_string(), error);
             if wanted.connects {
-                let connected = unix::UnixStream::connect(path);
+                let connected = unix::UnixStream::connect(path).and_then(|stream| {
+                    // It gets passwords, and decides about clients.
+                    let is_allowed = is_allowed(&stream, allowed);
+                    is_allowed.then_some(stream).ok_or(io::ErrorKind::PermissionDenied.into())
+                });
                 return connected.map(Socket::UnixClient).map_err(|error| name(error, BindError::Connect));
             }
             let bound = listen(path, allowed);
@@ -204,10 +211,11 @@ fn give(path: &Path, (user, group): Allowed) -> io::Result<()> {
 }
 
 /// Whether the other program may be a client. Root always may.
-fn is_allowed(stream: &UnixStream, (user, group): Allowed) -> bool {
-    let Ok(peer) = stream.peer_cred() else { return false };
-    let is = user.is_none_or(|user| user == peer.uid()) && group.is_none_or(|group| group == peer.gid());
-    is || peer.uid() == 0
+fn is_allowed(stream: impl AsFd, (user, group): Allowed) -> bool {
+    let Ok(peer) = rustix::net::sockopt::socket_peercred(stream) else { return false };
+    let (uid, gid) = (peer.uid.as_raw(), peer.gid.as_raw());
+    let is = user.is_none_or(|user| user == uid) && group.is_none_or(|group| group == gid);
+    is || uid == 0
 }
 
 async fn client(stream: impl AsyncRead + AsyncWrite + Unpin, shared: &Shared, ends: Ends) {

@@ -1,7 +1,7 @@
 //! Whole conversations with a client, and a loop of the process that answers as a server with one client would.
 
 use super::connection::{self, Shared};
-use super::listener::Listener;
+use super::listener::{BindError, Listener};
 use super::{Ask, Board, ClientKey, Signal};
 use crate::openvpn::control_thread::{Decision, Session, Snapshot, Victim};
 use config::openvpn::settings::{AuthRetry, Management, ManagementAddress};
@@ -328,4 +328,28 @@ async fn the_process_ends_with_the_program_that_it_has_connected_to() {
     assert!(matches!(asks.recv().await, Some(Ask::Forget)));
     assert!(matches!(asks.recv().await, Some(Ask::Signal(Signal::User1))));
     assert!(matches!(asks.recv().await, Some(Ask::Signal(Signal::Terminate))));
+}
+
+#[tokio::test]
+async fn a_program_of_another_user_that_listens_is_not_connected_to() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("socket");
+    let own = rustix::process::geteuid();
+    // Root is always allowed: the program is another user's.
+    let user = if own.is_root() { rustix::process::Uid::from_raw(4711) } else { own };
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).expect("ours");
+    let there = path.clone();
+    let listens = std::thread::spawn(move || {
+        // Of this thread alone.
+        rustix::thread::set_thread_res_uid(user, user, user).expect("root, or no change");
+        std::os::unix::net::UnixListener::bind(&there).expect("the folder is open to all")
+    });
+    let _program = listens.join().expect("no panic");
+    let wanted = management(ManagementAddress::Unix(path), true);
+    let other = (Some(user.as_raw() + 1), None);
+    assert!(matches!(
+        Listener::bind(&wanted, other),
+        Err(BindError::Connect(_, error)) if error.kind() == std::io::ErrorKind::PermissionDenied
+    ));
+    assert!(Listener::bind(&wanted, (Some(user.as_raw()), None)).is_ok());
 }
