@@ -81,6 +81,8 @@ pub struct Runner {
     names: Option<Vec<Name>>,
     /// Asks the user of a client.
     prompt: Option<Prompt>,
+    /// The questions that the user was asked: an answer to an earlier one is dropped.
+    questions: u64,
     /// What the management interface is told; none without one.
     managed: Option<Managed>,
     answer: mpsc::UnboundedSender<Answer>,
@@ -92,8 +94,8 @@ pub struct Runner {
 
 /// What threads have found that may take long.
 enum Answer {
-    /// What the user has answered, or why not.
-    User(Result<Credentials, String>),
+    /// What the user has answered to the question with this number, or why not.
+    User(u64, Result<Credentials, String>),
     /// The addresses of servers.
     Servers(Vec<Name>),
     /// A program has ended.
@@ -222,6 +224,7 @@ impl Runner {
             network,
             names,
             prompt,
+            questions: 0,
             managed: None,
             answer,
             answers,
@@ -368,7 +371,8 @@ impl Runner {
                 self.interface.choose(Chosen::Other(remote));
             }
             Answer::Other(None) => self.interface.choose(Chosen::Skip(1)),
-            Answer::User(credentials) => self.interface.answer(credentials.map_err(RunError::Unanswered)?),
+            Answer::User(number, _) if number != self.questions => {}
+            Answer::User(_, credentials) => self.interface.answer(credentials.map_err(RunError::Unanswered)?),
             Answer::Servers(names) => {
                 let remotes = remotes(&names);
                 self.names = Some(names);
@@ -394,17 +398,18 @@ impl Runner {
     }
 
     /// Asks the user, in a thread of its own: a blocking task of the runtime would delay the end of the program.
-    fn ask(&self, question: Question) {
-        let answer = self.answer.clone();
+    fn ask(&mut self, question: Question) {
+        self.questions += 1;
+        let (number, answer) = (self.questions, self.answer.clone());
         let Some(prompt) = self.prompt.clone() else {
             // Without a way to ask, the configuration was refused.
-            let _ = answer.send(Answer::User(Err("no one can be asked for the password".to_owned())));
+            let _ = answer.send(Answer::User(number, Err("no one can be asked for the password".to_owned())));
             return;
         };
         std::thread::spawn(move || {
             Rights::None.keep();
             // The program may have ended.
-            let _ = answer.send(Answer::User(prompt(&question)));
+            let _ = answer.send(Answer::User(number, prompt(&question)));
         });
     }
 

@@ -163,22 +163,20 @@ impl Board {
     /// Asks for a user name and a password, and blocks until they are there.
     ///
     /// # Errors
-    /// The process ends.
+    /// Another question has taken the place of this one.
     pub fn ask_password(&self, question: &Question) -> Result<Credentials, String> {
         let (answer, answered) = mpsc::channel();
         {
             let mut inner = self.lock();
-            if let Some(query) = &mut inner.query {
-                // An attempt was given up; its thread waits still.
-                query.join(answer);
-            } else {
-                let query = Query::new(question, answer);
+            let mut query = Query::new(question, answer);
+            // The thread of an attempt that was given up has no answer.
+            if !inner.query.as_mut().is_some_and(|before| before.goes_on(&mut query)) {
                 inner.push(Zeroizing::new(query.text().to_owned()));
                 inner.query = Some(query);
             }
         }
         self.wake.notify_one();
-        answered.recv().map_err(|_| "the management interface has ended".to_owned())
+        answered.recv().map_err(|_| "another question has followed".to_owned())
     }
 
     /// Takes a part of the answer; whether it is asked for.
@@ -317,5 +315,31 @@ mod tests {
         let credentials = asked.join().expect("no panic").expect("an answer");
         assert_eq!((credentials.user.as_str(), credentials.password.as_str()), ("anna", "secret"));
         assert!(!board.answer(|query| query.take_user("Auth", "anna")), "it is answered");
+    }
+    #[test]
+    fn a_question_of_the_server_takes_the_place_of_the_one_before() {
+        let board = std::sync::Arc::new(Board::new(2, false));
+        let ask = |question: Question| {
+            let asking = std::sync::Arc::clone(&board);
+            std::thread::spawn(move || asking.ask_password(&question))
+        };
+        let told = || loop {
+            if let Some(query) = &board.lock().query {
+                return query.text().to_owned();
+            }
+            std::thread::yield_now();
+        };
+        let challenge = Some(("PIN".to_owned(), true));
+        let first = ask(Question { challenge: challenge.clone(), ..Question::default() });
+        assert_eq!(told(), ">PASSWORD:Need 'Auth' username/password SC:1,PIN\n");
+        // The answer to CRV1 is the password, as the program writes it.
+        let state = Some("state-1".to_owned());
+        let second = ask(Question { challenge, state, ..Question::default() });
+        assert!(first.join().expect("no panic").is_err(), "it is not asked any more");
+        assert_eq!(told(), ">PASSWORD:Need 'Auth' username/password\n");
+        assert!(board.answer(|query| query.take_user("Auth", "anna")));
+        let password = Zeroizing::new("CRV1::state-1::123456".to_owned());
+        assert!(board.answer(|query| query.take_password("Auth", &password)));
+        assert_eq!(*second.join().expect("no panic").expect("an answer").password, *password);
     }
 }

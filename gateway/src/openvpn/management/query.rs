@@ -14,8 +14,8 @@ pub(super) struct Query {
     password: Option<Zeroizing<String>>,
     asks_user: bool,
     text: String,
-    /// The threads that wait for the answer.
-    waiting: Vec<Sender<Credentials>>,
+    /// The thread that waits for the answer.
+    waiting: Sender<Credentials>,
 }
 
 impl Query {
@@ -24,12 +24,12 @@ impl Query {
         let user = question.user.clone().filter(|_| question.challenge.is_none());
         let asks_user = user.is_none();
         let what = if asks_user { "username/password" } else { "password" };
-        let challenge = question
-            .challenge
-            .as_ref()
-            .map(|(text, is_shown)| format!(" SC:{},{}", u8::from(*is_shown), printable(text)));
+        // Programs take a question of the server (CRV1) from its refusal, and write the answer in its form.
+        let own = question.challenge.as_ref().filter(|_| question.state.is_none());
+        let challenge =
+            own.map(|(text, is_shown)| format!(" SC:{},{}", u8::from(*is_shown), printable(text)));
         let text = format!(">PASSWORD:Need '{KIND}' {what}{}\n", challenge.unwrap_or_default());
-        Self { user, password: None, asks_user, text, waiting: vec![waiting] }
+        Self { user, password: None, asks_user, text, waiting }
     }
 
     /// The message of the question.
@@ -37,9 +37,13 @@ impl Query {
         &self.text
     }
 
-    /// Another thread waits for the same answer.
-    pub(super) fn join(&mut self, waiting: Sender<Credentials>) {
-        self.waiting.push(waiting);
+    /// Another question follows; whether it is the same. Then what was answered of it counts, for the thread of `next`.
+    pub(super) fn goes_on(&mut self, next: &mut Self) -> bool {
+        let is_same = self.text == next.text;
+        if is_same {
+            std::mem::swap(&mut self.waiting, &mut next.waiting);
+        }
+        is_same
     }
 
     /// Takes the user name; whether it is asked for.
@@ -60,13 +64,11 @@ impl Query {
         is_asked
     }
 
-    /// Whether all was answered; the threads have the answer then.
+    /// Whether all was answered; the thread has the answer then.
     pub(super) fn is_complete(&self) -> bool {
         let (Some(user), Some(password)) = (&self.user, &self.password) else { return false };
-        for waiting in &self.waiting {
-            // The process may be about to end.
-            let _ = waiting.send(Credentials { user: user.clone(), password: password.clone() });
-        }
+        // The process may be about to end.
+        let _ = self.waiting.send(Credentials { user: user.clone(), password: password.clone() });
         true
     }
 }
