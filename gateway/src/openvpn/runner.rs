@@ -438,8 +438,8 @@ impl Runner {
         let name = self.interface.name().to_owned();
         let Self { interface, own_host, network, mut lifecycle, managed, .. } = self;
         network.end();
-        if let Some(mut managed) = managed {
-            managed.down();
+        if let Some(managed) = managed {
+            managed.end();
         }
         drop(interface);
         if let Some(host) = own_host {

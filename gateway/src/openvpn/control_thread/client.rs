@@ -2,7 +2,7 @@
 
 mod attempts;
 
-use super::gates::Gates;
+use super::gates::{Gates, Waits};
 use super::server::variables::{about_peer, authenticated, chain};
 use super::{Chosen, Report, Stage};
 use crate::openvpn::limits::Limits;
@@ -46,8 +46,6 @@ pub(super) struct ClientSide {
     answers_until: Option<Time>,
     pub(super) login: Login,
     renew: Option<RenewClient>,
-    /// Whether an attempt waits for the answer of the user.
-    is_asking: bool,
     /// Those of the session that is up, or that comes up.
     pub(super) limits: Limits,
     /// See [`ClientSettings::ends_on_failure`].
@@ -95,7 +93,7 @@ impl ClientSide {
         let mut core = Client::new(core, engine, random);
         let filter = Arc::clone(&own);
         core.set_filter(Box::new(move |option| filter.takes(option)));
-        let (login, is_asking, retry_at) = (Login::new(login), false, None);
+        let (login, retry_at) = (Login::new(login), None);
         Self {
             core,
             float: false,
@@ -110,11 +108,16 @@ impl ClientSide {
             answers_until: None,
             login,
             renew,
-            is_asking,
             limits: Limits::default(),
             ends_on_failure,
             authorities,
-            gates: Gates { is_managed, asks_remote, is_released: true, is_chosen: false },
+            gates: Gates {
+                is_managed,
+                asks_remote,
+                is_released: true,
+                is_chosen: false,
+                waits: Waits::Nothing,
+            },
             other: None,
             stage: None,
             reports,
@@ -147,7 +150,9 @@ impl ClientSide {
     pub(super) fn connect(&mut self, now: Now, out: &mut Outbox) {
         self.retry_at = None;
         self.stage = None;
+        self.gates.waits = Waits::Nothing;
         if self.gates.is_managed && !self.gates.is_released {
+            self.gates.waits = Waits::Release;
             return self.report(Report::Holds);
         }
         let Some(remote) = self.remote() else {
@@ -156,13 +161,16 @@ impl ClientSide {
             return self.retry_after(now.monotonic, wait, "init_instance");
         };
         match self.login.credentials() {
-            Ok(_) if self.gates.asks_remote && !self.gates.is_chosen => self.report(Report::Connects(remote)),
+            Ok(_) if self.gates.asks_remote && !self.gates.is_chosen => {
+                self.gates.waits = Waits::Choice;
+                self.report(Report::Connects(remote));
+            }
             Ok(credentials) => {
                 self.core.set_credentials(credentials);
                 self.connect_to(now, remote, out);
             }
             Err(question) => {
-                self.is_asking = true;
+                self.gates.waits = Waits::User;
                 self.report(Report::Asks(question));
             }
         }
@@ -227,7 +235,7 @@ impl ClientSide {
     /// The user has answered.
     pub(super) fn answered(&mut self, now: Now, credentials: Credentials, out: &mut Outbox) {
         self.login.answered(credentials);
-        if std::mem::take(&mut self.is_asking) {
+        if self.gates.answered(Waits::User) {
             self.connect(now, out);
         }
     }
@@ -246,13 +254,17 @@ impl ClientSide {
 
     /// The attempt may go on.
     pub(super) fn leave_hold(&mut self, now: Now, out: &mut Outbox) {
-        if !std::mem::replace(&mut self.gates.is_released, true) {
+        if self.gates.answered(Waits::Release) {
+            self.gates.is_released = true;
             self.connect(now, out);
         }
     }
 
     /// The management interface has answered where to connect to.
     pub(super) fn choose(&mut self, now: Now, chosen: Chosen, out: &mut Outbox) {
+        if !self.gates.answered(Waits::Choice) {
+            return;
+        }
         match chosen {
             Chosen::Next => {}
             Chosen::Skip(count) => {
@@ -312,7 +324,7 @@ impl ClientSide {
         self.answers_until = None;
         self.retry_at = None;
         self.other = None;
-        self.is_asking = false;
+        self.gates.waits = Waits::Nothing;
     }
 
     /// The session is up.
@@ -407,5 +419,45 @@ fn shuffle<T>(items: &mut [T], random: &mut dyn Random) {
         let mut bytes = [0; 4];
         random.fill(&mut bytes);
         items.swap(last, u32::from_ne_bytes(bytes) as usize % (last + 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openvpn::convert::tests::{CLIENT, client};
+    use crypto::engine::aws_lc::AwsLc;
+    use crypto::random::System;
+
+    #[test]
+    fn an_answer_that_comes_twice_or_late_leaves_the_session_as_it_is() {
+        let mut settings = client(CLIENT);
+        (settings.is_managed, settings.asks_remote) = (true, true);
+        let other = Remote { is_tcp: false, ..settings.remotes[0] };
+        let (reports, _told) = mpsc::unbounded_channel();
+        let random = Box::new(System::default());
+        let mut side = ClientSide::new(settings, Arc::new(AwsLc), random, reports, None);
+        let now = Now { monotonic: Time::from_nanoseconds(1), wall: Duration::from_secs(1_800_000_000) };
+        let mut sent = |act: &mut dyn FnMut(&mut ClientSide, &mut Outbox)| {
+            let mut out = Outbox::new();
+            act(&mut side, &mut out);
+            !out.is_empty()
+        };
+        // The first attempt was released before the interface was made.
+        assert!(!sent(&mut |side, out| side.connect(now, out)), "it is asked where to connect to");
+        assert!(!sent(&mut |side, out| side.leave_hold(now, out)));
+        assert!(sent(&mut |side, out| side.choose(now, Chosen::Next, out)), "it connects");
+        for _ in 0..2 {
+            sent(&mut |side, out| side.stop(now, out));
+            assert!(!sent(&mut |side, out| side.connect(now, out)), "it waits for the release");
+        }
+        assert!(!sent(&mut |side, out| side.choose(now, Chosen::Other(other), out)), "a slow name server");
+        assert!(!sent(&mut |side, out| side.leave_hold(now, out)), "it is asked");
+        assert!(sent(&mut |side, out| side.choose(now, Chosen::Next, out)), "it connects");
+        assert!(!sent(&mut |side, out| side.leave_hold(now, out)), "it was released twice");
+        assert!(!sent(&mut |side, out| side.choose(now, Chosen::Other(other), out)), "the answer is late");
+        assert!(!sent(&mut |side, out| side.choose(now, Chosen::Skip(1), out)));
+        sent(&mut |side, _| side.gates.asks_remote = false);
+        assert!(!sent(&mut |side, out| side.leave_hold(now, out)), "two signals had two reports");
     }
 }

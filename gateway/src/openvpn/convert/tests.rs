@@ -15,7 +15,7 @@ use std::path::Path;
 use tunnel::openvpn::server::ServerWrap;
 
 pub(in crate::openvpn) const SERVER: &str = include_str!("../../../../examples/openvpn/server.conf");
-const CLIENT: &str = include_str!("../../../../examples/openvpn/client.conf");
+pub(in crate::openvpn) const CLIENT: &str = include_str!("../../../../examples/openvpn/client.conf");
 
 /// Two sites: the client of TLS, and its server.
 const SITES: [&str; 2] = [
@@ -89,7 +89,7 @@ pub(in crate::openvpn) fn server(text: &str, files: &[(&str, &str)]) -> ServerSe
     *server
 }
 
-fn client(text: &str) -> ClientSettings {
+pub(in crate::openvpn) fn client(text: &str) -> ClientSettings {
     let SettingsRole::Client(client) = served(text, &[]).role else { panic!("it is a client") };
     *client
 }

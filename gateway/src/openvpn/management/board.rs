@@ -146,6 +146,12 @@ impl Board {
         self.lock().waits.take().is_some()
     }
 
+    /// The interface has ended: what it waited for is not asked any more.
+    pub fn interface_ended(&self) {
+        let mut inner = self.lock();
+        (inner.waits, inner.remote, inner.query) = (None, None, None);
+    }
+
     /// Asks where to connect to: host, port and protocol.
     pub fn ask_remote(&self, remote: &str) {
         let text = format!(">REMOTE:{}\n", printable(remote));
@@ -341,5 +347,16 @@ mod tests {
         let password = Zeroizing::new("CRV1::state-1::123456".to_owned());
         assert!(board.answer(|query| query.take_password("Auth", &password)));
         assert_eq!(*second.join().expect("no panic").expect("an answer").password, *password);
+    }
+    #[tokio::test]
+    async fn what_an_interface_waited_for_is_not_asked_when_it_has_ended() {
+        let board = Board::new(2, false);
+        board.wait(0);
+        board.ask_remote("vpn.example,1194,udp");
+        board.interface_ended();
+        board.attach();
+        board.tell(Zeroizing::new(">INFO:next\n".to_owned()));
+        assert_eq!(**board.next().await.as_ref().expect("a message"), ">INFO:next\n");
+        assert!(!board.release() && !board.remote_answered());
     }
 }

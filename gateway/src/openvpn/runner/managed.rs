@@ -103,6 +103,12 @@ impl Managed {
         }
     }
 
+    /// The interface ends.
+    pub(super) fn end(mut self) {
+        self.down();
+        self.board.interface_ended();
+    }
+
     fn tell_tunnel(&self, what: &str) {
         if !self.tells_up_down {
             return;
