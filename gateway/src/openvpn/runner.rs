@@ -1,12 +1,12 @@
 //! An interface with its addresses and routes, until it is gone: what a program serves that has one interface and no daemon.
 
+mod asking;
 mod managed;
 
 use super::client_network::{ClientError, ClientNetwork, guarded, set_mtu};
 use super::control_thread::{Chosen, Report, Snapshot};
 use super::interface::Interface;
 use super::lifecycle::{Failed, Lifecycle, Step};
-use super::login::{Prompt, Question};
 use super::management::Board;
 use super::names::{self, Name};
 use super::routing;
@@ -19,6 +19,7 @@ use crate::host::{self, Host, HostHandle, Own};
 use crate::rights::Rights;
 use crate::service::View;
 use crate::tunnel_interface::{Counters, InterfaceError, Options, Removed};
+use asking::{Answered, Asking};
 use axum::Router;
 use crypto::Engine;
 use ipnet::IpNet;
@@ -28,7 +29,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
-use tunnel::openvpn::key_method::Credentials;
 
 /// The main routing table (linux/rtnetlink.h).
 const MAIN: u32 = 254;
@@ -80,9 +80,7 @@ pub struct Runner {
     /// The servers of a client; none while they are looked up.
     names: Option<Vec<Name>>,
     /// Asks the user of a client.
-    prompt: Option<Prompt>,
-    /// The questions that the user was asked: an answer to an earlier one is dropped.
-    questions: u64,
+    asking: Asking,
     /// What the management interface is told; none without one.
     managed: Option<Managed>,
     answer: mpsc::UnboundedSender<Answer>,
@@ -94,8 +92,8 @@ pub struct Runner {
 
 /// What threads have found that may take long.
 enum Answer {
-    /// What the user has answered to the question with this number, or why not.
-    User(u64, Result<Credentials, String>),
+    /// What the user has answered.
+    User(Answered),
     /// The addresses of servers.
     Servers(Vec<Name>),
     /// A program has ended.
@@ -223,8 +221,7 @@ impl Runner {
             lifecycle,
             network,
             names,
-            prompt,
-            questions: 0,
+            asking: Asking::new(prompt),
             managed: None,
             answer,
             answers,
@@ -316,7 +313,9 @@ impl Runner {
             }
             Report::GaveUp => Err(RunError::GaveUp(self.interface.name().to_owned())),
             Report::Asks(question) => {
-                self.ask(question);
+                let answer = self.answer.clone();
+                // The program may have ended.
+                self.asking.ask(question, move |it| _ = answer.send(Answer::User(it)));
                 Ok(())
             }
             other @ (Report::Client(_)
@@ -371,8 +370,11 @@ impl Runner {
                 self.interface.choose(Chosen::Other(remote));
             }
             Answer::Other(None) => self.interface.choose(Chosen::Skip(1)),
-            Answer::User(number, _) if number != self.questions => {}
-            Answer::User(_, credentials) => self.interface.answer(credentials.map_err(RunError::Unanswered)?),
+            Answer::User(answered) => {
+                if let Some(credentials) = self.asking.take(answered) {
+                    self.interface.answer(credentials.map_err(RunError::Unanswered)?);
+                }
+            }
             Answer::Servers(names) => {
                 let remotes = remotes(&names);
                 self.names = Some(names);
@@ -394,22 +396,6 @@ impl Runner {
             Rights::None.keep();
             names::look_up_all(&mut names, names::resolve);
             let _ = answer.send(Answer::Servers(names));
-        });
-    }
-
-    /// Asks the user, in a thread of its own: a blocking task of the runtime would delay the end of the program.
-    fn ask(&mut self, question: Question) {
-        self.questions += 1;
-        let (number, answer) = (self.questions, self.answer.clone());
-        let Some(prompt) = self.prompt.clone() else {
-            // Without a way to ask, the configuration was refused.
-            let _ = answer.send(Answer::User(number, Err("no one can be asked for the password".to_owned())));
-            return;
-        };
-        std::thread::spawn(move || {
-            Rights::None.keep();
-            // The program may have ended.
-            let _ = answer.send(Answer::User(number, prompt(&question)));
         });
     }
 
