@@ -121,6 +121,8 @@ fn clients_are_accepted_refused_and_ended() {
     manager.answers("open sesame", "ENTER PASSWORD:SUCCESS: password is correct");
     manager.reads(">HOLD:Waiting for hold release");
     manager.answers("state on", "SUCCESS");
+    manager.answers("signal SIGHUP", "SUCCESS");
+    assert!(manager.reads(">HOLD:").contains("RECONNECTING,SIGHUP"), "{}", manager.seen);
     manager.answers("hold release", "SUCCESS");
     manager.reads(">STATE:");
     let login = path(&files, "login");

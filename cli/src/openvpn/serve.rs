@@ -168,13 +168,30 @@ enum Ended {
     Over(&'static str),
 }
 
+/// How the wait for `hold release` ended.
+enum Held {
+    /// With it.
+    Released,
+    /// The files were read again.
+    Anew(Box<Plan>),
+    /// The process ends.
+    Over,
+}
+
 impl Served {
     async fn run(mut self, plan: Plan, caller: &mut Caller) -> Outcome {
         let mut next = plan;
         self.managed.board.state("CONNECTING", ",,,,,");
         loop {
-            if self.managed.board.holds() && !self.hold(caller).await? {
-                return Ok(());
+            if self.managed.board.holds() {
+                match self.hold(next.process.remap_usr1.as_deref(), caller).await? {
+                    Held::Released => {}
+                    Held::Anew(plan) => {
+                        next = *plan;
+                        continue;
+                    }
+                    Held::Over => return Ok(()),
+                }
             }
             let Plan { mut settings, process, .. } = next;
             settings.scripts = self.scripts.clone();
@@ -250,15 +267,11 @@ impl Served {
                     self.managed.board.state("RECONNECTING", "SIGUSR1,,,,,");
                     runner.restart();
                 }
-                Asked::Reread => match self.reread().await {
-                    Ok(plan) => {
-                        self.managed.board.state("RECONNECTING", "SIGHUP,,,,,");
-                        return Ok(Ended::Anew(Box::new(plan)));
+                Asked::Reread => {
+                    if let Some(plan) = self.hung_up().await {
+                        return Ok(Ended::Anew(plan));
                     }
-                    Err(error) => {
-                        tracing::error!("SIGHUP: the files are refused, and nothing changes: {error}");
-                    }
-                },
+                }
                 Asked::Status => {
                     runner.status(format).await.lines().for_each(|line| tracing::info!("{line}"));
                 }
@@ -271,26 +284,51 @@ impl Served {
         self.status.as_ref().map_or(Format::default(), |file| file.format)
     }
 
-    /// Waits for `hold release`; whether it came before a signal that ends the process.
-    async fn hold(&mut self, caller: &mut Caller) -> Result<bool, Failure> {
+    /// Waits for `hold release`, or for a signal that ends the hold.
+    async fn hold(&mut self, remap: Option<&str>, caller: &mut Caller) -> Result<Held, Failure> {
         tracing::info!("waits for hold release at the management interface");
         // The caller, and systemd, cannot wait for what another program decides.
         caller.release()?;
         let _ = sd_notify::notify(&[NotifyState::Ready]);
         self.managed.board.wait(0);
         let format = self.format();
-        loop {
+        let held = loop {
             let asked = tokio::select! {
                 ask = self.managed.next() => match self.managed.answer(ask, None, format).await {
-                    Next::Release => return Ok(true),
+                    Next::Release => break Held::Released,
                     Next::Signal(asked) => asked,
                     Next::Nothing => continue,
                 },
                 asked = self.signals.next() => asked,
             };
-            if matches!(asked, Asked::End(_)) {
-                self.managed.board.state("EXITING", "SIGTERM,,,,,");
-                return Ok(false);
+            match asked.remapped(remap) {
+                Asked::End(_) => {
+                    self.managed.board.state("EXITING", "SIGTERM,,,,,");
+                    break Held::Over;
+                }
+                Asked::Reread => {
+                    if let Some(plan) = self.hung_up().await {
+                        break Held::Anew(plan);
+                    }
+                }
+                Asked::Reconnect => tracing::info!("SIGUSR1: there are no sessions before hold release"),
+                Asked::Status => tracing::info!("SIGUSR2: there is no status before hold release"),
+            }
+        };
+        self.managed.board.release();
+        Ok(held)
+    }
+
+    /// SIGHUP: what is served from now on, unless the files are refused.
+    async fn hung_up(&mut self) -> Option<Box<Plan>> {
+        match self.reread().await {
+            Ok(plan) => {
+                self.managed.board.state("RECONNECTING", "SIGHUP,,,,,");
+                Some(Box::new(plan))
+            }
+            Err(error) => {
+                tracing::error!("SIGHUP: the files are refused, and nothing changes: {error}");
+                None
             }
         }
     }
