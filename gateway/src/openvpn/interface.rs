@@ -159,12 +159,12 @@ impl Interface {
     }
 
     /// Decides about a client; whether it was asked about.
-    pub async fn decide(&self, client: u64, key: u8, decision: Decision) -> bool {
+    pub async fn decide(&self, client: u64, key: u64, decision: Decision) -> bool {
         self.ask(|reply| Command::Decide { client, key, decision, reply }).await
     }
 
     /// Tells a client that its user is needed; whether it was asked about.
-    pub async fn pending(&self, client: u64, key: u8, text: String, wait: Duration) -> bool {
+    pub async fn pending(&self, client: u64, key: u64, text: String, wait: Duration) -> bool {
         self.ask(|reply| Command::Pending { client, key, text, wait, reply }).await
     }
 

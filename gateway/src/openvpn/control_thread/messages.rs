@@ -61,7 +61,7 @@ pub enum Command {
         /// The number of the client.
         client: u64,
         /// The key that was asked about.
-        key: u8,
+        key: u64,
         /// The decision.
         decision: Decision,
         /// Whether it is asked about still.
@@ -72,7 +72,7 @@ pub enum Command {
         /// The number of the client.
         client: u64,
         /// The key that was asked about.
-        key: u8,
+        key: u64,
         /// What the client is told, in the words of `INFO_PRE`.
         text: String,
         /// How long it may take.
@@ -124,7 +124,7 @@ pub enum ClientEvent {
         /// The number of the client.
         client: u64,
         /// Its key, which the decision names.
-        key: u8,
+        key: u64,
         /// Whether the session is up, and only its keys are new.
         is_renewal: bool,
         /// What is known about it, with the password.
@@ -158,7 +158,7 @@ pub enum ClientEvent {
         /// The number of the client.
         client: u64,
         /// Its last key.
-        key: u8,
+        key: u64,
         /// The answer.
         text: String,
         /// What is known about it.

@@ -115,9 +115,8 @@ impl Arguments<'_> {
     /// CID and KID.
     fn client(&self) -> Result<ClientKey, String> {
         let client = self.get(0).and_then(|word| word.parse().ok()).ok_or("cannot parse CID")?;
-        // A number that no key has is one that is not asked about.
-        let key = self.get(1).and_then(|word| word.parse::<u64>().ok()).ok_or("cannot parse KID")?;
-        Ok(ClientKey { client, key: u8::try_from(key).unwrap_or(u8::MAX) })
+        let key = self.get(1).and_then(|word| word.parse().ok()).ok_or("cannot parse KID")?;
+        Ok(ClientKey { client, key })
     }
 
     fn shown(&self) -> Result<Shown, String> {
@@ -353,7 +352,7 @@ mod tests {
                 Command::ClientDeny(key, "a b".to_owned(), Some("c \"d\"".to_owned())),
             ),
             ("client-pending-auth 3 1 X 60", Command::ClientPending(key, "X".to_owned(), 60)),
-            ("client-auth-nt 3 999", Command::ClientAuthAlone(ClientKey { client: 3, key: 255 })),
+            ("client-auth-nt 3 999", Command::ClientAuthAlone(ClientKey { client: 3, key: 999 })),
             ("cr-response SGk=", Command::Respond("SGk=".to_owned())),
             ("hold release", Command::Release),
             ("signal SIGUSR2", Command::Signal(Signal::User2)),

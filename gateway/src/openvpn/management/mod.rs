@@ -67,8 +67,8 @@ pub enum Ask {
 pub struct ClientKey {
     /// The number of the client.
     pub client: u64,
-    /// The number of the key.
-    pub key: u8,
+    /// The number of the question.
+    pub key: u64,
 }
 
 /// The signals of the command `signal`.

@@ -21,8 +21,9 @@ pub(super) struct Numbers {
 /// A connection.
 struct Known {
     client: u64,
-    /// The last key that was asked about.
-    key: u8,
+    /// The number of the last question about it, which programs know as that of a key. Those of keys in packets are used again.
+    key: u64,
+    questions: u64,
     /// Whether the management interface was told of it.
     is_told: bool,
     /// Whether it may answer a challenge: once for each question, so that what it sends cannot fill the queue of messages.
@@ -32,7 +33,7 @@ struct Known {
 impl Numbers {
     /// A session begins: its number may be that of an earlier one.
     pub(super) fn begin(&mut self, session: SessionNumber) {
-        let known = Known { client: self.next, key: 0, is_told: false, may_respond: false };
+        let known = Known { client: self.next, key: 0, questions: 0, is_told: false, may_respond: false };
         self.known.insert(session, known);
         self.next += 1;
     }
@@ -63,7 +64,8 @@ impl ServerSide {
     /// Asks about a client.
     pub(super) fn tell_asked(&mut self, session: SessionNumber, deciding: &Deciding) {
         let Some(known) = self.numbers.known.get_mut(&session) else { return };
-        known.key = deciding.request.key_id;
+        known.key = known.questions;
+        known.questions += 1;
         known.is_told = true;
         known.may_respond = true;
         let (client, key, is_renewal) = (known.client, known.key, deciding.request.is_renewal);
@@ -119,11 +121,11 @@ impl ServerSide {
     }
 
     /// The session that is asked about, with the ticket of the question.
-    fn asked_about(&self, client: u64, key: u8) -> Option<(SessionNumber, u64)> {
+    fn asked_about(&self, client: u64, key: u64) -> Option<(SessionNumber, u64)> {
         let session = self.session_of(client)?;
-        let deciding = self.deciding.get(&session)?;
-        let is_asked = deciding.request.key_id == key && deciding.question == Question::Management;
-        is_asked.then_some((session, deciding.ticket))
+        let is_last = self.numbers.known.get(&session).is_some_and(|known| known.key == key);
+        let deciding = self.deciding.get(&session).filter(|_| is_last)?;
+        (deciding.question == Question::Management).then_some((session, deciding.ticket))
     }
 
     /// Takes the decision about a client; whether it is asked about still.
@@ -131,7 +133,7 @@ impl ServerSide {
         &mut self,
         now: Now,
         client: u64,
-        key: u8,
+        key: u64,
         decision: Decision,
         out: &mut Outbox,
     ) -> bool {
@@ -145,18 +147,18 @@ impl ServerSide {
         &mut self,
         now: Now,
         client: u64,
-        key: u8,
+        key: u64,
         text: &str,
         wait: Duration,
         out: &mut Outbox,
     ) -> bool {
         let Some((session, _)) = self.asked_about(client, key) else { return false };
+        let Some(deciding) = self.deciding.get_mut(&session) else { return false };
         let wait = wait.min(self.access.longest_pending);
-        if let Some(deciding) = self.deciding.get_mut(&session) {
-            deciding.until = deciding.until.max(now.monotonic + wait);
-        }
+        deciding.until = deciding.until.max(now.monotonic + wait);
+        let key_id = deciding.request.key_id;
         self.numbers.challenged(session);
-        self.core.tell_pending(now, session, key, wait, &printable(text), out);
+        self.core.tell_pending(now, session, key_id, wait, &printable(text), out);
         true
     }
 }

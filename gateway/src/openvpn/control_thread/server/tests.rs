@@ -298,3 +298,26 @@ fn one_answer_to_each_challenge_is_told_to_the_management_interface() {
     bed.side.tell_response(1, "after the verdict");
     assert_eq!(told(&mut bed), Vec::<String>::new());
 }
+
+#[test]
+fn a_late_verdict_does_not_count_for_another_question_about_the_same_key() {
+    let mut bed = Bed::new(&[], TELLS, |settings| settings.access.asks_management = true);
+    let with_password = |is_renewal| Request {
+        credentials: Credentials { user: "anna".to_owned(), password: "any".to_owned().into() },
+        is_renewal,
+        ..request("anna", 1)
+    };
+    let accept = |bed: &mut Bed, key| {
+        bed.side.take_decision(now(), 0, key, Decision::Accept(String::new()), &mut Outbox::new())
+    };
+    bed.decide(1, with_password(false));
+    assert!(accept(&mut bed, 0));
+    // After seven renewals a key of the protocol has the number of an earlier one.
+    bed.decide(1, with_password(true));
+    assert!(!accept(&mut bed, 0) && !accept(&mut bed, 2) && accept(&mut bed, 1));
+    let keys = std::iter::from_fn(|| bed.reports.try_recv().ok()).filter_map(|report| match report {
+        Report::Client(ClientEvent::Asked { key, .. }) => Some(key),
+        _ => None,
+    });
+    assert_eq!(keys.collect::<Vec<u64>>(), [0, 1]);
+}
