@@ -79,7 +79,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.write("ENTER PASSWORD:").await?;
             let line = timeout(PATIENCE, self.line()).await.map_err(|_| Over)??;
             // Hashes have one length, and are compared in constant time.
-            if Secret::new(hash::sha256(&[line.as_bytes()])) == *password {
+            if Secret::new(hash::sha256(&[&line])) == *password {
                 return self.write("SUCCESS: password is correct\n").await;
             }
             // Guesses of a program take time.
@@ -114,11 +114,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// The next line. What was read is kept if the caller does something else first.
-    async fn line(&mut self) -> Result<Zeroizing<String>, Over> {
+    async fn line(&mut self) -> Result<Zeroizing<Vec<u8>>, Over> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
-                let text = String::from_utf8_lossy(&self.rest[..end]);
-                let line = Zeroizing::new(text.trim_end_matches('\r').to_owned());
+                let returns = self.rest[..end].iter().rev().take_while(|byte| **byte == b'\r').count();
+                let line = Zeroizing::new(self.rest[..end - returns].to_vec());
                 let left = self.rest.len() - end - 1;
                 self.rest.copy_within(end + 1.., 0);
                 self.rest[left..].fill(0);
@@ -139,15 +139,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Writes lines, which end as in OpenVPN. A client that does not read is closed.
     async fn write(&mut self, text: &str) -> Result<(), Over> {
-        let text = Zeroizing::new(text.replace('\n', "\r\n"));
-        match timeout(PATIENCE, self.stream.write_all(text.as_bytes())).await {
+        match timeout(PATIENCE, self.stream.write_all(with_returns(text).as_bytes())).await {
             Ok(Ok(())) => Ok(()),
             _ => Err(Over),
         }
     }
 
     /// Takes a line: a command, or a line of a block.
-    async fn take(&mut self, line: &str) -> Result<(), Over> {
+    async fn take(&mut self, line: &[u8]) -> Result<(), Over> {
+        let Ok(line) = std::str::from_utf8(line) else {
+            self.write("ERROR: the line is not UTF-8\n").await?;
+            // A client is not accepted with a part of its settings.
+            return if self.block.is_some() { Err(Over) } else { Ok(()) };
+        };
         let Some(block) = &mut self.block else { return self.command(line).await };
         if line.trim() != END {
             if block.text.len() + line.len() > LONGEST_BLOCK {
@@ -330,6 +334,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
+/// Lines with the ends of OpenVPN. One may be a password: a string that grows leaves copies behind.
+fn with_returns(text: &str) -> Zeroizing<String> {
+    let lines = text.matches('\n').count();
+    let mut own = Zeroizing::new(String::with_capacity(text.len() + lines));
+    for line in text.split_inclusive('\n') {
+        match line.strip_suffix('\n') {
+            Some(line) => {
+                own.push_str(line);
+                own.push_str("\r\n");
+            }
+            None => own.push_str(line),
+        }
+    }
+    own
+}
+
 async fn until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
@@ -415,6 +435,21 @@ impl Signal {
             Self::Terminate => "SIGTERM",
             Self::User1 => "SIGUSR1",
             Self::User2 => "SIGUSR2",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_copy_of_what_is_written_is_left_behind() {
+        for (text, written) in
+            [("a\n\nlong enough to grow\n", "a\r\n\r\nlong enough to grow\r\n"), ("x:", "x:"), ("", "")]
+        {
+            let own = with_returns(text);
+            assert_eq!((own.as_str(), own.capacity()), (written, written.len()));
         }
     }
 }

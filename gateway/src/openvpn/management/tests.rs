@@ -353,3 +353,14 @@ async fn a_program_of_another_user_that_listens_is_not_connected_to() {
     ));
     assert!(Listener::bind(&wanted, (Some(user.as_raw()), None)).is_ok());
 }
+
+#[tokio::test]
+async fn a_line_that_is_not_utf_8_is_refused_and_ends_a_block() {
+    let mut bed = bed(None, 1 << 16);
+    bed.reads(HELLO).await;
+    bed.client.write_all(b"password Auth caf\xe9\n").await.expect("it is connected");
+    assert_eq!(bed.answers("hold").await, "ERROR: the line is not UTF-8\nSUCCESS: hold=1\n");
+    bed.client.write_all(b"client-auth 3 1\npush \"\xe9\"\nEND\n").await.expect("it is connected");
+    assert_eq!(bed.reads("ERROR: the line is not UTF-8\r\n").await, "");
+    assert!(bed.client.read_u8().await.is_err(), "it is closed");
+}

@@ -160,7 +160,8 @@ impl Runner {
             }
             Report::Token(token) => {
                 let token = Zeroizing::new(printable(&token));
-                board.tell(Zeroizing::new(format!(">PASSWORD:Auth-Token:{}\n", *token)));
+                // With its room from the start.
+                board.tell(Zeroizing::new([">PASSWORD:Auth-Token:", token.as_str(), "\n"].concat()));
             }
             Report::Info(text) => board.tell(Zeroizing::new(format!(">INFOMSG:{}\n", printable(&text)))),
             Report::Echo(text) => board.echo(&text),

@@ -41,9 +41,11 @@ impl Environment {
     }
 }
 
-/// A text with underscores in place of control characters.
+/// A text with underscores in place of control characters. It may be a password: a string that grows leaves copies behind.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '_' } else { letter }).collect()
+    let mut own = String::with_capacity(text.len());
+    own.extend(text.chars().map(|letter| if letter.is_control() { '_' } else { letter }));
+    own
 }
 
 impl fmt::Debug for Environment {
@@ -67,5 +69,12 @@ mod tests {
         assert_eq!(all, [("IV_ABLD_PRELOAD", "x"), ("username", "anna_untrusted=1_$(id)`id`")]);
         assert_eq!(environment.value("long").map(str::len), Some(LONGEST));
         assert!(!format!("{environment:?}").contains("anna"));
+    }
+
+    #[test]
+    fn no_copy_of_a_password_is_left_behind() {
+        let text = "a text that is long enough to grow, with é and \u{85}\n";
+        let own = printable(text);
+        assert!(own.ends_with("é and __") && own.capacity() == text.len());
     }
 }
