@@ -1,9 +1,9 @@
 //! What the management interface asks of the loop of the process.
 
-use super::log;
 use super::signals::Asked;
+use super::{log, process};
 use crate::{Failure, Outcome, service_user};
-use config::openvpn::settings::{AuthRetry, Management};
+use config::openvpn::settings::{AuthRetry, Management, Process};
 use gateway::openvpn::login::LoginSettings;
 use gateway::openvpn::management::{Ask, Board, Listener, Signal};
 use gateway::openvpn::runner::Runner;
@@ -45,10 +45,11 @@ pub(super) fn board(management: Option<&Management>) -> Arc<Board> {
 }
 
 /// Binds the socket while the process may.
-pub(super) fn bind(management: Option<&Management>) -> Result<Option<Listener>, Failure> {
+pub(super) fn bind(management: Option<&Management>, process: &Process) -> Result<Option<Listener>, Failure> {
     let Some(management) = management else { return Ok(None) };
     let allowed = service_user::ids(management.user.as_deref(), management.group.as_deref())?;
-    Ok(Some(Listener::bind(management, allowed)?))
+    let owner = process::next_user(process)?.map(|user| user.uid());
+    Ok(Some(Listener::bind(management, allowed, owner)?))
 }
 
 /// The user of a client is asked at the management interface.

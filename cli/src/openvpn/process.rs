@@ -10,9 +10,18 @@ use gateway::openvpn::scripts::{Hook, Programs};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// The user that the process becomes.
+/// The user that the directives name.
 fn user(process: &Process) -> Result<Option<User>, Failure> {
     service_user::named(process.user.as_deref(), process.group.as_deref())
+}
+
+fn is_named(process: &Process) -> bool {
+    process.user.is_some() || process.group.is_some()
+}
+
+/// The user that the process becomes: the one that the directives name, else the user of the daemon.
+pub(super) fn next_user(process: &Process) -> Result<Option<User>, Failure> {
+    if is_named(process) { user(process) } else { service_user::wanted(None) }
 }
 
 /// Whether the user and the group exist.
@@ -59,9 +68,7 @@ pub(super) fn prepare(process: &Process) -> Result<Option<PidFile>, Failure> {
 /// Becomes the user that the directives name, else the user of the daemon; keeps the rights to configure networks.
 /// `files`: what is read again.
 pub(super) fn become_modest(process: &Process, files: &BTreeSet<PathBuf>) -> Outcome {
-    let named = user(process)?;
-    let is_named = process.user.is_some() || process.group.is_some();
-    let user = if is_named { named } else { service_user::wanted(None)? };
+    let (user, is_named) = (next_user(process)?, is_named(process));
     if user.is_some() || !is_named {
         service_user::report(user.as_ref());
     }

@@ -65,7 +65,7 @@ pub(super) fn start(
     let runtime = privilege::runtime()?;
     // While this process may make it: the user may have no right to its folder.
     let status = StatusFile::open(&plan.log);
-    let listener = asks::bind(plan.management.as_ref())?;
+    let listener = asks::bind(plan.management.as_ref(), &plan.process)?;
     let prepared = runtime.block_on(api::prepare(&api::path(&name)));
     caller.leave_terminal()?;
     process::become_modest(&plan.process, files)?;

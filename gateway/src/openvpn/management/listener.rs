@@ -70,9 +70,9 @@ pub struct Listener {
 type Allowed = (Option<u32>, Option<u32>);
 
 impl Listener {
-    /// Binds the socket, or connects it.
-    pub fn bind(wanted: &Management, allowed: Allowed) -> Result<Self, BindError> {
-        let socket = socket(wanted, allowed)?;
+    /// Binds the socket, or connects it. `owner`: the user that the process becomes, which has the socket unless another may connect.
+    pub fn bind(wanted: &Management, allowed: Allowed, owner: Option<u32>) -> Result<Self, BindError> {
+        let socket = socket(wanted, allowed, owner)?;
         let ends = Ends { restarts: wanted.signal, forgets: wanted.forget };
         Ok(Self { socket, password: password(wanted)?, ends, allowed })
     }
@@ -144,7 +144,7 @@ fn password(wanted: &Management) -> Result<Option<Arc<Secret>>, BindError> {
     Ok(Some(Arc::new(Secret::new(hash::sha256(&[first.as_bytes()])))))
 }
 
-fn socket(wanted: &Management, allowed: Allowed) -> Result<Socket, BindError> {
+fn socket(wanted: &Management, allowed: Allowed, owner: Option<u32>) -> Result<Socket, BindError> {
     match &wanted.address {
         ManagementAddress::Tcp(address) => {
             let name = |error, of: fn(String, io::Error) -> BindError| of(address.to_string(), error);
@@ -165,7 +165,8 @@ fn socket(wanted: &Management, allowed: Allowed) -> Result<Socket, BindError> {
                 });
                 return connected.map(Socket::UnixClient).map_err(|error| name(error, BindError::Connect));
             }
-            let bound = listen(path, allowed);
+            let (user, group) = allowed;
+            let bound = listen(path, (user.or(owner), group));
             bound
                 .map(|socket| Socket::Unix(socket, path.clone()))
                 .map_err(|error| name(error, BindError::Socket))

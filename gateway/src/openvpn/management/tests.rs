@@ -291,10 +291,10 @@ async fn a_unix_socket_is_for_its_owner_and_one_client_at_a_time() {
     let path = folder.path().join("socket");
     std::fs::write(&path, "").expect("ours");
     let wanted = management(ManagementAddress::Unix(path.clone()), false);
-    assert!(Listener::bind(&wanted, (None, None)).is_err(), "a file is not replaced");
+    assert!(Listener::bind(&wanted, (None, None), None).is_err(), "a file is not replaced");
     std::fs::remove_file(&path).expect("ours");
     drop(std::os::unix::net::UnixListener::bind(&path).expect("ours"));
-    let listener = Listener::bind(&wanted, (None, None)).expect("an old socket is replaced");
+    let listener = Listener::bind(&wanted, (None, None), None).expect("an old socket is replaced");
     assert_eq!(std::fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
     let mut asks = listener.serve(Arc::new(Board::new(1, false))).expect("a runtime");
     let mut first = UnixStream::connect(&path).await.expect("it listens");
@@ -315,9 +315,9 @@ async fn the_process_ends_with_the_program_that_it_has_connected_to() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("socket");
     let wanted = management(ManagementAddress::Unix(path.clone()), true);
-    assert!(Listener::bind(&wanted, (None, None)).is_err(), "the program does not listen");
+    assert!(Listener::bind(&wanted, (None, None), None).is_err(), "the program does not listen");
     let program = std::os::unix::net::UnixListener::bind(&path).expect("ours");
-    let listener = Listener::bind(&wanted, (None, None)).expect("it is connected");
+    let listener = Listener::bind(&wanted, (None, None), None).expect("it is connected");
     let mut asks = listener.serve(Arc::new(Board::new(1, false))).expect("a runtime");
     let (stream, _) = program.accept().expect("it is connected");
     stream.set_nonblocking(true).expect("a socket");
@@ -348,10 +348,10 @@ async fn a_program_of_another_user_that_listens_is_not_connected_to() {
     let wanted = management(ManagementAddress::Unix(path), true);
     let other = (Some(user.as_raw() + 1), None);
     assert!(matches!(
-        Listener::bind(&wanted, other),
+        Listener::bind(&wanted, other, None),
         Err(BindError::Connect(_, error)) if error.kind() == std::io::ErrorKind::PermissionDenied
     ));
-    assert!(Listener::bind(&wanted, (Some(user.as_raw()), None)).is_ok());
+    assert!(Listener::bind(&wanted, (Some(user.as_raw()), None), None).is_ok());
 }
 
 #[tokio::test]
@@ -363,4 +363,20 @@ async fn a_line_that_is_not_utf_8_is_refused_and_ends_a_block() {
     bed.client.write_all(b"client-auth 3 1\npush \"\xe9\"\nEND\n").await.expect("it is connected");
     assert_eq!(bed.reads("ERROR: the line is not UTF-8\r\n").await, "");
     assert!(bed.client.read_u8().await.is_err(), "it is closed");
+}
+
+#[tokio::test]
+async fn the_user_that_the_process_becomes_has_the_socket() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("socket");
+    let wanted = management(ManagementAddress::Unix(path.clone()), false);
+    let own = rustix::process::geteuid();
+    // Only root can give it away.
+    let later = if own.is_root() { 4711 } else { own.as_raw() };
+    let user = || std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&path).expect("it is there"));
+    let _first = Listener::bind(&wanted, (None, None), Some(later)).expect("it is bound");
+    assert_eq!(user(), later);
+    let other = if own.is_root() { 4712 } else { later };
+    let _second = Listener::bind(&wanted, (Some(other), None), Some(later)).expect("it is bound");
+    assert_eq!(user(), other, "management-client-user");
 }
