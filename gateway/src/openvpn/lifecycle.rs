@@ -7,6 +7,9 @@
 //! The owner of the interface takes the next [`Step`] when the one before is done, so that a program delays no packet and no other
 //! task.
 
+#[cfg(test)]
+mod tests;
+
 use super::options::Network;
 use super::scripts::addressing::{Addressing, default_gateway};
 use super::scripts::{Answer, Environment, Hook, Outcome, Request, Scripts};
@@ -75,7 +78,12 @@ enum Stage {
     Up,
     /// `down` has run for a restart, and the network stays.
     Paused,
+    /// `route-pre-down` has run, and `down` has not.
+    Closing,
 }
+
+/// A step that waits, and the stage from when it begins.
+type Planned = (Step, Option<Stage>);
 
 /// The programs of one interface, in order.
 pub(super) struct Lifecycle {
@@ -88,9 +96,12 @@ pub(super) struct Lifecycle {
     addressing: Addressing,
     /// What the running programs and those that follow are told.
     environment: Environment,
-    steps: VecDeque<Step>,
+    steps: VecDeque<Planned>,
     running: Option<Hook>,
+    /// The stage after all steps that wait.
     stage: Stage,
+    /// The stage of the steps that have begun.
+    reached: Stage,
     /// Whether the network of a client is in the kernel.
     is_set: bool,
 }
@@ -115,6 +126,7 @@ impl Lifecycle {
             steps: VecDeque::new(),
             running: None,
             stage: Stage::Down,
+            reached: Stage::Down,
             is_set: false,
         }
     }
@@ -123,7 +135,7 @@ impl Lifecycle {
     pub(super) fn begin(&mut self) {
         self.tell();
         self.start();
-        self.steps.push_back(Step::Completed);
+        self.complete();
     }
 
     /// The network of a site is in the kernel before its peer answers, and stays there.
@@ -152,25 +164,30 @@ impl Lifecycle {
         match stage {
             // Routes that are there already stay: what they lead into the tunnel must not leave in clear.
             Stage::Down if !self.is_set && self.scripts.has(Hook::Up) => {
-                self.steps.push_back(Step::Addresses(network.clone()));
+                self.steps.push_back((Step::Addresses(network.clone()), None));
                 self.run(Hook::Up, Context::Init);
-                self.steps.push_back(Step::Network(network));
+                self.steps.push_back((Step::Network(network), None));
                 self.tell_routes();
                 self.stage = Stage::Up;
             }
             Stage::Down => {
-                self.steps.push_back(Step::Network(network));
+                self.steps.push_back((Step::Network(network), None));
                 self.start();
             }
-            Stage::Up => self.steps.push_back(Step::Network(network)),
+            Stage::Up | Stage::Closing => self.steps.push_back((Step::Network(network), None)),
             Stage::Paused => {
                 self.run(Hook::Up, Context::Restart);
-                self.steps.push_back(Step::Network(network));
+                self.steps.push_back((Step::Network(network), None));
                 self.stage = Stage::Up;
             }
         }
         self.is_set = true;
-        self.steps.push_back(Step::Completed);
+        self.complete();
+    }
+
+    /// Without `up`, this is when the interface is up.
+    fn complete(&mut self) {
+        self.steps.push_back((Step::Completed, Some(Stage::Up)));
     }
 
     fn start(&mut self) {
@@ -208,18 +225,25 @@ impl Lifecycle {
 
     /// The interface is about to be removed.
     pub(super) fn before_end(&mut self, signal: &str) {
-        // What has not begun is not needed any more.
-        let is_up = |step: Step| matches!(step, Step::Run(request) if request.hook == Hook::Up);
-        if self.steps.drain(..).any(is_up) {
-            self.stage = Stage::Down;
+        self.stage = self.reached;
+        // Only the end of a session whose `up` has begun is needed: it is told the network of that session.
+        for (step, reaches) in std::mem::take(&mut self.steps) {
+            match (self.stage, reaches) {
+                (Stage::Up | Stage::Paused, Some(stage @ (Stage::Closing | Stage::Down)))
+                | (Stage::Closing, Some(stage @ Stage::Down)) => {
+                    self.stage = stage;
+                    self.steps.push_back((step, reaches));
+                }
+                _ => {}
+            }
         }
         self.environment.set("signal", signal);
-        if self.stage != Stage::Down {
+        if matches!(self.stage, Stage::Up | Stage::Paused) {
             self.run(Hook::RoutePreDown, Context::Init);
-            if self.programs.is_down_first {
-                self.run(Hook::Down, Context::Init);
-                self.stage = Stage::Down;
-            }
+        }
+        if self.stage != Stage::Down && self.programs.is_down_first {
+            self.run(Hook::Down, Context::Init);
+            self.stage = Stage::Down;
         }
     }
 
@@ -261,12 +285,24 @@ impl Lifecycle {
         let is_end = matches!(hook, Hook::Down | Hook::RoutePreDown);
         let mut request = Request::new(hook, environment, if is_end { ENDING } else { BEGINNING });
         request.arguments = self.arguments(hook, context);
-        self.steps.push_back(Step::Run(Box::new(request)));
+        let reaches = match (hook, context) {
+            (Hook::Up, _) => Some(Stage::Up),
+            (Hook::RoutePreDown, _) => Some(Stage::Closing),
+            (Hook::Down, Context::Init) => Some(Stage::Down),
+            (Hook::Down, Context::Restart) => Some(Stage::Paused),
+            _ => None,
+        };
+        self.steps.push_back((Step::Run(Box::new(request)), reaches));
     }
 
     /// The next step, unless a program runs.
     pub(super) fn next(&mut self) -> Option<Step> {
-        if self.running.is_some() { None } else { self.steps.pop_front() }
+        if self.running.is_some() {
+            return None;
+        }
+        let (step, reaches) = self.steps.pop_front()?;
+        self.reached = reaches.unwrap_or(self.reached);
+        Some(step)
     }
 
     /// Whether a program runs.
@@ -324,144 +360,10 @@ impl Lifecycle {
             Outcome::Failed(reason) => reason,
         };
         if matches!(hook, Hook::Up | Hook::Down) {
-            self.stage = Stage::Down;
+            (self.stage, self.reached) = (Stage::Down, Stage::Down);
             return Err(Failed(hook.directive(), reason));
         }
         tracing::warn!("interface {}: {}: {reason}", self.interface, hook.directive());
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::options::Own;
-    use super::super::scripts::{Program, Programs};
-    use super::*;
-    use std::os::unix::net::UnixStream;
-
-    const ALL: [Hook; 5] = [Hook::Up, Hook::Down, Hook::RouteUp, Hook::RoutePreDown, Hook::IpChange];
-
-    struct Bed {
-        lifecycle: Lifecycle,
-        _process: UnixStream,
-    }
-
-    impl Bed {
-        fn new(hooks: &[Hook], programs: InterfacePrograms) -> Self {
-            let (ours, process) = UnixStream::pair().expect("sockets");
-            let program = Program { path: "/bin/true".into(), arguments: Vec::new(), owner: None };
-            let by_hook = hooks.iter().map(|hook| (*hook, program.clone())).collect();
-            let scripts =
-                Scripts::start(ours, &Programs { by_hook, ..Programs::default() }).expect("threads");
-            Self { lifecycle: Lifecycle::new("tun7", 1500, scripts, programs), _process: process }
-        }
-
-        /// The steps that follow; each program succeeds.
-        fn steps(&mut self) -> Vec<String> {
-            let mut found = Vec::new();
-            while let Some(step) = self.lifecycle.next() {
-                found.push(match step {
-                    Step::Addresses(_) => "addresses".to_owned(),
-                    Step::Network(_) => "network".to_owned(),
-                    Step::Completed => "completed".to_owned(),
-                    Step::Run(request) => {
-                        self.lifecycle.start_program(&request, |_| {});
-                        assert!(self.lifecycle.next().is_none(), "it waits for the program");
-                        let answer = Answer { outcome: Outcome::Ended(0), files: Vec::new() };
-                        self.lifecycle.answered(answer).expect("success");
-                        let words = std::iter::once(request.hook.directive().to_owned());
-                        words.chain(request.arguments).collect::<Vec<_>>().join(" ")
-                    }
-                });
-            }
-            found
-        }
-
-        fn connects(&mut self, address: &str) -> Vec<String> {
-            let mut about = Environment::default();
-            about.set("trusted_ip", "192.0.2.1");
-            about.set("trusted_port", 1194);
-            self.lifecycle.found("192.0.2.1:1194".parse().expect("literal"), &about);
-            let options = ["topology subnet".to_owned(), format!("ifconfig {address} 255.255.255.0")];
-            self.lifecycle.configure(Box::new(Own { mtu_max: 1600, ..Own::default() }.network(&options)));
-            self.steps()
-        }
-
-        fn ends(&mut self) -> Vec<String> {
-            self.lifecycle.before_end("sigterm");
-            let mut steps = self.steps();
-            steps.push("removed".to_owned());
-            self.lifecycle.after_end();
-            steps.extend(self.steps());
-            steps
-        }
-    }
-
-    const FOUND: &str = "ipchange [AF_INET]192.0.2.1 1194";
-    const UP: &str = "up tun7 1500 0 10.9.0.2 255.255.255.0 init";
-    const DOWN: &str = "down tun7 1500 0 10.9.0.2 255.255.255.0 init";
-    const PRE_DOWN: &str = "route-pre-down tun7 1500 0 10.9.0.2 255.255.255.0 init";
-
-    #[test]
-    fn programs_of_a_client_run_in_openvpns_order() {
-        let mut bed = Bed::new(&ALL, InterfacePrograms::default());
-        let all = [FOUND, "addresses", UP, "network", "route-up", "completed"];
-        assert_eq!(bed.connects("10.9.0.2"), all);
-        bed.lifecycle.disconnected("ping-restart");
-        assert_eq!(bed.lifecycle.environment.value("signal"), Some("ping-restart"));
-        assert_eq!(bed.steps(), [PRE_DOWN, DOWN]);
-        // The routes are still there: they are not taken away for `up`.
-        assert_eq!(bed.connects("10.9.0.2"), [FOUND, "network", UP, "route-up", "completed"]);
-        assert_eq!(bed.lifecycle.environment.value("signal"), None);
-        assert_eq!(bed.ends(), [PRE_DOWN, "removed", DOWN]);
-        assert_eq!(bed.ends(), ["removed"]);
-    }
-
-    #[test]
-    fn with_persist_tun_another_connection_runs_programs_only_for_another_network() {
-        let programs =
-            InterfacePrograms { persists: true, is_down_first: true, ..InterfacePrograms::default() };
-        let mut bed = Bed::new(&ALL, programs);
-        bed.connects("10.9.0.2");
-        bed.lifecycle.disconnected("sigusr1");
-        assert!(bed.steps().is_empty());
-        assert_eq!(bed.connects("10.9.0.2"), [FOUND, "network", "completed"]);
-        let other = bed.connects("10.9.0.3");
-        assert_eq!(other[..4], [FOUND, PRE_DOWN, DOWN, "network"]);
-        assert_eq!(other[4..], ["up tun7 1500 0 10.9.0.3 255.255.255.0 init", "route-up", "completed"]);
-        let ended = bed.ends();
-        assert!(ended[0].starts_with("route-pre-down") && ended[1].starts_with("down"), "{ended:?}");
-        assert_eq!(ended[2..], ["removed"]);
-    }
-
-    #[test]
-    fn with_up_restart_up_and_down_run_for_each_connection() {
-        let programs =
-            InterfacePrograms { persists: true, has_restarts: true, ..InterfacePrograms::default() };
-        let mut bed = Bed::new(&ALL, programs);
-        bed.connects("10.9.0.2");
-        bed.lifecycle.disconnected("sigusr1");
-        assert_eq!(bed.steps(), [DOWN.replace("init", "restart")]);
-        let restart = UP.replace("init", "restart");
-        assert_eq!(bed.connects("10.9.0.2"), [FOUND, &restart, "network", "completed"]);
-    }
-
-    #[test]
-    fn a_failed_up_or_down_is_an_error_and_others_are_not() {
-        for (hook, is_error) in [(Hook::Up, true), (Hook::Down, true), (Hook::RouteUp, false)] {
-            let mut bed = Bed::new(&[hook], InterfacePrograms::default());
-            bed.lifecycle.run(hook, Context::Init);
-            let Some(Step::Run(request)) = bed.lifecycle.next() else { panic!("it is to run") };
-            bed.lifecycle.start_program(&request, |_| {});
-            let answer = Answer { outcome: Outcome::Ended(1), files: Vec::new() };
-            assert_eq!(bed.lifecycle.answered(answer).is_err(), is_error, "{hook:?}");
-        }
-    }
-
-    #[test]
-    fn what_has_not_begun_at_the_end_is_left_out() {
-        let mut bed = Bed::new(&ALL, InterfacePrograms::default());
-        bed.lifecycle.begin();
-        assert_eq!(bed.ends(), ["removed"]);
     }
 }
