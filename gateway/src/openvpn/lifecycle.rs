@@ -12,6 +12,7 @@ mod tests;
 
 use super::options::Network;
 use super::scripts::addressing::{Addressing, default_gateway};
+use super::scripts::environment::OF_PEER;
 use super::scripts::{Answer, Environment, Hook, Outcome, Request, Scripts};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -146,6 +147,8 @@ impl Lifecycle {
     /// A server has proved who it is. `about`: its certificates and addresses.
     pub(super) fn found(&mut self, server: SocketAddr, about: &Environment) {
         self.server = Some(server.ip().to_canonical());
+        // The last one may have had another version of IP, and a longer chain.
+        self.environment.forget(&OF_PEER);
         self.environment.extend(about);
         self.run(Hook::IpChange, Context::Init);
     }
@@ -257,17 +260,9 @@ impl Lifecycle {
 
     /// Replaces the variables of the network.
     fn tell(&mut self) {
-        let mut environment = Environment::default();
-        let is_former = |name: &str| {
-            let of_network = ["ifconfig_", "route_", "dns_", "foreign_option_"];
-            name == "signal" || of_network.iter().any(|prefix| name.starts_with(prefix))
-        };
-        for (name, value) in self.environment.iter().filter(|(name, _)| !is_former(name)) {
-            environment.set(name, value);
-        }
-        self.addressing.tell(&mut environment, default_gateway(), self.server);
-        environment.set("tun_mtu", self.addressing.mtu.unwrap_or(self.mtu));
-        self.environment = environment;
+        self.environment.forget(&["ifconfig_", "route_", "dns_", "foreign_option_", "signal"]);
+        self.addressing.tell(&mut self.environment, default_gateway(), self.server);
+        self.environment.set("tun_mtu", self.addressing.mtu.unwrap_or(self.mtu));
     }
 
     /// A program comes next. It is told what holds now.

@@ -181,6 +181,26 @@ fn down_runs_at_the_end_without_up_and_after_ipchange() {
 }
 
 #[test]
+fn variables_of_the_last_server_are_forgotten() {
+    let mut bed = Bed::new(&[Hook::IpChange], InterfacePrograms::default());
+    let mut found = |server: &str, variables: &[(&str, &str)]| {
+        let mut about = Environment::default();
+        for (name, value) in variables {
+            about.set(name, value);
+        }
+        bed.lifecycle.found(server.parse().expect("literal"), &about);
+        let told = |name: &str| bed.lifecycle.environment.value(name).is_some();
+        assert_eq!(told("X509_1_CN"), variables.iter().any(|(name, _)| *name == "X509_1_CN"));
+        assert!(told("dev"));
+        bed.steps()
+    };
+    let first = [("trusted_ip", "192.0.2.1"), ("trusted_port", "1194"), ("X509_1_CN", "authority")];
+    assert_eq!(found("192.0.2.1:1194", &first), [FOUND]);
+    let second = [("trusted_ip6", "2001:db8::1"), ("trusted_port", "1195")];
+    assert_eq!(found("[2001:db8::1]:1195", &second), ["ipchange [AF_INET6]2001:db8::1 1195"]);
+}
+
+#[test]
 fn what_has_not_begun_at_the_end_is_left_out() {
     let mut bed = Bed::new(&ALL, InterfacePrograms::default());
     bed.lifecycle.begin();

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use zeroize::Zeroizing;
 
+/// What the names of variables about a peer begin with: its address, and its certificates.
+pub const OF_PEER: [&str; 5] = ["trusted_", "untrusted_", "tls_", "X509_", "common_name"];
+
 /// Longer values are cut: the kernel starts no program with a variable above 128 KiB.
 const LONGEST: usize = 16_384;
 
@@ -33,6 +36,11 @@ impl Environment {
     /// A variable.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(|value| value.as_str())
+    }
+
+    /// Removes the variables whose names begin with one of these.
+    pub fn forget(&mut self, prefixes: &[&str]) {
+        self.0.retain(|name, _| !prefixes.iter().any(|prefix| name.starts_with(prefix)));
     }
 
     /// Adds all variables of another environment.
