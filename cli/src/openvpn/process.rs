@@ -29,14 +29,21 @@ pub(super) fn check(process: &Process) -> Outcome {
     user(process).map(drop)
 }
 
-/// Programs run as the user that the directives name, as in OpenVPN; `up`, which OpenVPN runs before, keeps the rights.
+/// Programs that OpenVPN runs at the start before it becomes another user. Here they keep the rights when they run again.
+const AT_START: [Hook; 3] = [Hook::IpChange, Hook::Up, Hook::RouteUp];
+
+/// The others run as the user that the directives name.
 pub(super) fn give_programs(process: &Process, programs: &mut Programs) -> Outcome {
     if let Some(user) = user(process)? {
-        for (_, program) in programs.by_hook.iter_mut().filter(|(hook, _)| **hook != Hook::Up) {
-            program.owner = Some((user.uid(), user.gid()));
-        }
+        give_to((user.uid(), user.gid()), programs);
     }
     Ok(())
+}
+
+fn give_to(owner: (u32, u32), programs: &mut Programs) {
+    for (_, program) in programs.by_hook.iter_mut().filter(|(hook, _)| !AT_START.contains(hook)) {
+        program.owner = Some(owner);
+    }
 }
 
 /// Logs directives without an effect, and warnings.
@@ -101,5 +108,23 @@ impl PidFile {
 impl Drop for PidFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gateway::openvpn::scripts::Program;
+
+    #[test]
+    fn programs_of_the_start_keep_the_rights_and_others_become_the_user() {
+        let program = Program { path: "/bin/true".into(), arguments: Vec::new(), owner: None };
+        let by_hook = Hook::ALL.map(|hook| (hook, program.clone())).into();
+        let mut programs = Programs { by_hook, ..Programs::default() };
+        give_to((65_534, 65_534), &mut programs);
+        let kept = programs.by_hook.iter().filter(|(_, program)| program.owner.is_none());
+        let kept: Vec<&str> = kept.map(|(hook, _)| hook.directive()).collect();
+        assert_eq!(kept, ["up", "route-up", "ipchange"]);
+        assert_eq!(programs.by_hook[&Hook::Down].owner, Some((65_534, 65_534)));
     }
 }
