@@ -64,6 +64,12 @@ pub(super) const NOT_OF_SITES: &[Row] = &[
     ("dhcp-option", "delete the line, and set the name servers of this machine"),
     ("dns", "delete the line, and set the name servers of this machine"),
     ("dns-updown", DELETE),
+    // A peer that is gone, and a session that is over, would not end the process here.
+    ("ping-exit", "write ping-restart SECONDS"),
+    ("inactive", DELETE),
+    ("session-timeout", DELETE),
+    ("tls-exit", DELETE),
+    ("single-session", "delete the line: a peer that has lost its session may begin again"),
 ];
 
 #[cfg(test)]

@@ -356,9 +356,22 @@ fn what_two_peers_cannot_do_is_refused_with_what_to_do() {
     assert!(
         told("tls-client\nremote 192.0.2.1\nproto tcp-server\n").contains("write proto tcp-server beside")
     );
-    assert!(
-        told("tls-server\nremote 192.0.2.1\ndhcp-option DNS 10.0.0.1\n").contains("dhcp-option: not served")
-    );
+    let not_served = [
+        "dhcp-option DNS 10.0.0.1",
+        "ping-exit 60",
+        "inactive 60",
+        "session-timeout 60",
+        "tls-exit",
+        "single-session",
+    ];
+    for line in not_served {
+        let (name, _) = line.split_once(' ').unwrap_or((line, ""));
+        let told = told(&format!("tls-server\nremote 192.0.2.1\n{line}\n"));
+        assert!(told.contains(&format!("{name}: not served")), "{told}");
+    }
+    // A client of TLS ends its process as a client of a server does.
+    let lines = "tls-client\nremote 192.0.2.1\nping-exit 60\ninactive 60\nsession-timeout 60\ntls-exit\n";
+    assert!(!told(lines).contains("not served"));
 }
 
 #[test]
