@@ -7,7 +7,7 @@
 //! ```
 
 use super::api::Interfaces;
-use super::served::{Served, ServiceError};
+use super::served::{Served, ServiceError, Settings as Unserved};
 use super::tree;
 use crate::daemon::needs::Needs;
 use crate::host::Host;
@@ -228,10 +228,8 @@ impl OpenVpnService {
                 self.describe(name, description);
                 Ok(())
             }
-            Intent::Adopt(settings) => {
-                self.adopt(name, settings);
-                Ok(())
-            }
+            // A file has changed since it was planned.
+            Intent::Adopt(settings) => self.adopt(name, settings).map_err(|error| Refusal::new(error, false)),
             Intent::Remove(settings, _) => {
                 *settings = self.end(name).await.or_else(|| self.missing.remove(name));
                 self.configured.remove(name);
@@ -270,7 +268,7 @@ impl OpenVpnService {
                 }
             }
             Intent::Describe(mut description) => self.describe(name, &mut description),
-            Intent::Adopt(mut settings) => self.adopt(name, &mut settings),
+            Intent::Adopt(mut settings) => self.adopt(name, &mut settings)?,
             Intent::Remove(settings, left) => {
                 self.configured.insert(name.to_owned());
                 context.host.set_absent(name, left.wants.map(|wants| wants.without_interface()));
@@ -314,14 +312,17 @@ impl OpenVpnService {
         Some(self.served.remove(name)?.end().await)
     }
 
-    /// Exchanges the settings of an interface for others that end no session.
-    fn adopt(&mut self, name: &str, settings: &mut Option<OpenVpn>) {
-        let (Some(served), Some(other)) = (self.served.get_mut(name), settings) else { return };
-        std::mem::swap(&mut served.settings, other);
-        if let Some(change) = tree::for_clients(name, &path_of(name), &served.settings) {
+    /// Exchanges the settings of an interface for others that end no session. If they are refused, those of before stay, and there is
+    /// nothing to undo.
+    fn adopt(&mut self, name: &str, settings: &mut Option<OpenVpn>) -> Result<(), ServiceError> {
+        let (Some(served), Some(other)) = (self.served.get_mut(name), settings.take()) else { return Ok(()) };
+        let change = tree::for_clients(name, &path_of(name), &other).map_err(Unserved::from)?;
+        if let Some(change) = change {
             served.interface.adopt(change);
         }
+        *settings = Some(std::mem::replace(&mut served.settings, other));
         self.shown.show(served);
+        Ok(())
     }
 
     fn describe(&mut self, name: &str, description: &mut Option<String>) {

@@ -181,13 +181,16 @@ pub(super) fn settings(
 }
 
 /// What a server can take over of these settings without an end of sessions.
-pub(super) fn for_clients(name: &str, path: &Path, wanted: &Wanted) -> Option<ForClients> {
-    match settings(name, path, wanted, UNRESOLVED).ok()?.settings.role {
+///
+/// # Errors
+/// They are refused: a file has changed since they were planned.
+pub(super) fn for_clients(name: &str, path: &Path, wanted: &Wanted) -> Result<Option<ForClients>, Refused> {
+    Ok(match settings(name, path, wanted, UNRESOLVED)?.settings.role {
         Role::Server(server) if server.site.is_none() => {
             Some(ForClients { push: server.network.push, clients: server.network.clients })
         }
         Role::Server(_) | Role::Client(_) => None,
-    }
+    })
 }
 
 fn of_a_process(
@@ -295,6 +298,13 @@ mod tests {
             "{told}"
         );
         assert!(told.contains("openvpn-option: user: ") && told.contains("\n  fix: "), "{told}");
+    }
+
+    #[test]
+    fn settings_that_cannot_be_read_again_change_nothing_for_clients() {
+        let path = Path::new(["interfaces", "openvpn", "vtun0"]);
+        let told = for_clients("vtun0", &path, &wanted(&["server client anna ip 10.8.0.9"]));
+        assert!(told.expect_err("no certificate").to_string().contains("tls c"));
     }
 
     #[test]
