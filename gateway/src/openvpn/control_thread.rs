@@ -280,11 +280,7 @@ impl<T: Transmit> ControlThread<T> {
                     self.link(up, mtu);
                 }
             }
-            Command::Servers(remotes) => {
-                if let Side::Client(client) = &mut self.side {
-                    client.set_remotes(remotes);
-                }
-            }
+            Command::Servers(remotes) => self.side.set_remotes(remotes),
             Command::ForClients(change) => {
                 self.answered(|server, now, out| server.adopt(now, change, out));
             }

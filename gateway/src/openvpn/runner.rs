@@ -1,6 +1,7 @@
 //! An interface with its addresses and routes, until it is gone: what a program serves that has one interface and no daemon.
 
 mod asking;
+mod look_ups;
 mod managed;
 
 use super::client_network::{ClientError, ClientNetwork, guarded, set_mtu};
@@ -25,10 +26,10 @@ use crypto::Engine;
 use ipnet::IpNet;
 use managed::Managed;
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
+use tokio::time::Interval;
 
 /// The main routing table (linux/rtnetlink.h).
 const MAIN: u32 = 254;
@@ -77,8 +78,10 @@ pub struct Runner {
     lifecycle: Lifecycle,
     /// Of a client.
     network: ClientNetwork,
-    /// The servers of a client; none while they are looked up.
+    /// The servers of a client, or the peer of a server, site to site; none while they are looked up.
     names: Option<Vec<Name>>,
+    /// When the names of such a peer are looked up again: nothing else tells that it has moved.
+    look_ups: Option<Interval>,
     /// Asks the user of a client.
     asking: Asking,
     /// What the management interface is told; none without one.
@@ -197,10 +200,13 @@ impl Runner {
                 tcp.options.fwmark = own_number.mark;
             }
         }
+        let mut look_ups = None;
         if let Role::Server(server) = &settings.role
-            && let Some(addresses) = server.core.only.as_ref().and_then(|only| only.addresses.as_ref())
+            && let Some(site) = &server.site
         {
-            network.add_servers(&host, addresses.iter().map(SocketAddr::ip))?;
+            network.add_servers(&host, remotes(&site.names).iter().map(|remote| remote.address.ip()))?;
+            names = Some(site.names.clone());
+            look_ups = look_ups::of(name, &site.names);
         }
         let interface = Arc::new(Interface::create(name, settings, engine, options, events, report)?);
         if !is_null {
@@ -221,6 +227,7 @@ impl Runner {
             lifecycle,
             network,
             names,
+            look_ups,
             asking: Asking::new(prompt),
             managed: None,
             answer,
@@ -282,6 +289,7 @@ impl Runner {
         loop {
             tokio::select! {
                 _ = self.removed.recv() => return Ok(()),
+                () = look_ups::tick(self.look_ups.as_mut()) => self.look_up(),
                 Some(report) = self.reports.recv() => self.handle_report(report)?,
                 Some(answer) = self.answers.recv() => {
                     self.handle_answer(answer)?;

@@ -98,6 +98,8 @@ pub struct Site {
     pub own: Own,
     /// Whether the peer may be at another address than before (`float`, or no `remote`).
     pub follows: bool,
+    /// The names of the peer (`remote`), without `float`.
+    pub names: Vec<Name>,
 }
 
 /// How `auth-user-pass-verify` gets the password.
@@ -304,6 +306,15 @@ pub fn remotes(names: &[Name]) -> Vec<Remote> {
             .collect::<Vec<_>>()
     };
     names.iter().flat_map(of).collect()
+}
+
+/// Where a peer may be that connects with us: over TCP it connects from any port.
+pub fn sources(remotes: &[Remote]) -> Vec<SocketAddr> {
+    let of = |remote: &Remote| {
+        let Remote { address, is_tcp, .. } = *remote;
+        if is_tcp { SocketAddr::new(address.ip(), 0) } else { address }
+    };
+    remotes.iter().map(of).collect()
 }
 
 /// A server, as a client connects to it.

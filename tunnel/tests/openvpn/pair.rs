@@ -151,6 +151,36 @@ fn a_peer_at_another_address_than_that_of_remote_is_refused() {
     assert!(network.log.iter().all(|(_, sent)| sent.from != network.hosts[SERVER].address));
 }
 
+#[test]
+fn a_peer_is_taken_from_the_address_that_its_name_has_now_and_its_session_goes_on() {
+    let mut setup = pair();
+    // Its name has no address at the start.
+    setup.only_at = Some(Vec::new());
+    let mut network = setup.network(setup.tls_crypt(), 9);
+    let moved = |network: &mut Network, addresses: &[&str]| {
+        let addresses = addresses.iter().map(|address| address.parse().expect("literal")).collect();
+        network.call(SERVER, |core, _, _| match core {
+            Core::Server(server) => server.set_addresses(addresses),
+            Core::Client(_) => panic!("a server"),
+        });
+    };
+    network.connect(CLIENT);
+    network.run(seconds(3));
+    assert!(!network.is_connected(SERVER));
+    moved(&mut network, &["198.18.0.0:5000"]);
+    network.run(seconds(30));
+    assert!(network.is_connected(SERVER) && network.is_connected(CLIENT));
+    moved(&mut network, &["198.18.0.9:5000"]);
+    network.hosts[SERVER].refused.clear();
+    network.call(CLIENT, |core, now, out| match core {
+        Core::Client(client) => client.handle_renewal(now, out),
+        Core::Server(_) => panic!("a client"),
+    });
+    network.run(seconds(5));
+    assert!(network.hosts[SERVER].refused.is_empty() && network.is_connected(SERVER));
+    assert_carries(&mut network, 9);
+}
+
 /// Only a client of a server takes commands: a peer, site to site, does not end or reconfigure the other.
 #[test]
 fn a_peer_takes_no_options_and_no_refusal() {

@@ -2,6 +2,7 @@
 
 use super::client::ClientSide;
 use super::server::ServerSide;
+use crate::openvpn::settings::{Remote, sources};
 use std::net::SocketAddr;
 use tunnel::openvpn::Outbox;
 use tunnel::openvpn::action::SessionNumber;
@@ -20,6 +21,14 @@ impl Side {
         match self {
             Self::Server(server) => server.name_of(session),
             Self::Client(client) => client.server(),
+        }
+    }
+
+    /// The names of servers, or of the only peer, have these addresses now.
+    pub(super) fn set_remotes(&mut self, remotes: Vec<Remote>) {
+        match self {
+            Self::Server(server) => server.core.set_addresses(sources(&remotes)),
+            Self::Client(client) => client.set_remotes(remotes),
         }
     }
 

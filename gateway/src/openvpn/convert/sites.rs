@@ -1,13 +1,11 @@
 //! The settings of a server of TLS with one peer, site to site. The client of TLS is a client that pulls nothing.
 
 use super::{Refusals, Sources, access, ciphers, client, fallback, keys, routing, seconds, server, timing};
-use crate::openvpn::names::Name;
-use crate::openvpn::settings::{ServerNetwork, ServerSettings, Site};
+use crate::openvpn::settings::{self, ServerNetwork, ServerSettings, Site, remotes};
 use config::openvpn::OpenVpn;
 use config::openvpn::settings::{
     CertificateOf, Connection, Role as SettingsRole, Server, TlsRole, Transport,
 };
-use std::net::SocketAddr;
 use tunnel::openvpn::ServerConfiguration;
 use tunnel::openvpn::peer_info::OURS;
 use tunnel::openvpn::server::OnlyPeer;
@@ -50,8 +48,9 @@ pub(super) fn site(
     let required = CertificateOf::Required;
     let (tls, _) = server::tls(&keys::offer(settings), required, identity?, check?, refusals)?;
     access.renew = server::renew(settings, required);
-    let addresses = (!link.float).then(|| addresses(&client::names(settings, sources, refusals)));
-    let site = Site { own: routing::own(settings, link, sources, refusals), follows: link.float };
+    let names = if link.float { Vec::new() } else { client::names(settings, sources, refusals) };
+    let addresses = (!link.float).then(|| settings::sources(&remotes(&names)));
+    let site = Site { own: routing::own(settings, link, sources, refusals), follows: link.float, names };
     let core = ServerConfiguration {
         tls,
         wrap: wrap?,
@@ -67,15 +66,4 @@ pub(super) fn site(
         only: Some(OnlyPeer { addresses, mtu: link.tun_mtu }),
     };
     Some(ServerSettings { core, network: ServerNetwork::default(), access, site: Some(site) })
-}
-
-/// Where the peer may be: over TCP it connects from any port.
-fn addresses(names: &[Name]) -> Vec<SocketAddr> {
-    let of = |name: &Name| {
-        let is_tcp = name.is_tcp;
-        name.addresses()
-            .map(move |address| if is_tcp { SocketAddr::new(address.ip(), 0) } else { address })
-            .collect::<Vec<_>>()
-    };
-    names.iter().flat_map(of).collect()
 }

@@ -387,4 +387,5 @@ fn the_examples_of_two_sites_are_served() {
     let SettingsRole::Server(b) = served(&named, &[]).role else { panic!("the server of TLS") };
     let addresses = b.core.only.and_then(|only| only.addresses);
     assert_eq!(addresses, Some(vec!["203.0.113.1:5000".parse().expect("literal")]));
+    assert_eq!(b.site.expect("a site").names.len(), 1);
 }

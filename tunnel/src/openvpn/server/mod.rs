@@ -235,7 +235,7 @@ impl Server {
         if packet.len() > LONGEST_PACKET {
             return Err(Malformed.into());
         }
-        if self.only.as_ref().is_some_and(|only| !only.may_be_at(from)) {
+        if self.only.as_ref().is_some_and(|only| !only.may_be_at(from)) && !self.is_known(from) {
             return Err(PacketError::OtherAddress);
         }
         let (first, rest) = packet.split_first().ok_or(Malformed)?;
@@ -250,6 +250,18 @@ impl Server {
         session.peer.handle(now, packet, &mut *self.random, &mut events)?;
         self.handle_events(now, number, events, out);
         Ok(())
+    }
+
+    /// Whether a session has this address.
+    fn is_known(&self, address: SocketAddr) -> bool {
+        self.sessions.values().any(|session| session.peer.address == address)
+    }
+
+    /// The only peer has these addresses now, unless it may be anywhere. A session goes on at its own.
+    pub fn set_addresses(&mut self, addresses: Vec<SocketAddr>) {
+        if let Some(known) = self.only.as_mut().and_then(|only| only.addresses.as_mut()) {
+            *known = addresses;
+        }
     }
 
     /// The packet without the client's wrapped key, of a session that has that key.
