@@ -3,6 +3,7 @@
 //! ```text
 //! server: start ─────────────────────> up ── route-up ── Completed ─ ... ─ route-pre-down ── down
 //! client: server found ── ipchange ── up ── routes ── route-up ── Completed ─ ... ─ route-pre-down ── down
+//! site:   start ── up ── route-up ── peer found ── ipchange ── Completed ─ ... ─ route-pre-down ── down
 //! ```
 //! The owner of the interface takes the next [`Step`] when the one before is done, so that a program delays no packet and no other
 //! task.
@@ -37,6 +38,8 @@ pub struct InterfacePrograms {
     pub has_restarts: bool,
     /// `persist-tun`: a client that connects again runs no `down` and `up`, unless it gets another network.
     pub persists: bool,
+    /// `up-delay`: a site runs `up` when its peer is found.
+    pub is_delayed: bool,
     /// `ifconfig-noexec` of a server.
     pub leaves_addresses: bool,
     /// `route-noexec` of a server.
@@ -105,6 +108,8 @@ pub(super) struct Lifecycle {
     reached: Stage,
     /// Whether the network of a client is in the kernel.
     is_set: bool,
+    /// Whether `up` runs before there is a session: of a site.
+    is_early: bool,
 }
 
 /// A program without which the interface cannot be used has failed.
@@ -129,6 +134,7 @@ impl Lifecycle {
             stage: Stage::Down,
             reached: Stage::Down,
             is_set: false,
+            is_early: false,
         }
     }
 
@@ -139,9 +145,19 @@ impl Lifecycle {
         self.complete();
     }
 
-    /// The network of a site is in the kernel before its peer answers, and stays there.
-    pub(super) fn network_is_set(&mut self) {
+    /// The network of a site is in the kernel before its peer answers, and stays there. `told`: what programs are told of it.
+    pub(super) fn begin_site(&mut self, told: &Addressing) {
         self.is_set = true;
+        self.is_early = !self.programs.is_delayed;
+        self.addressing.clone_from(told);
+        self.start_early();
+    }
+
+    fn start_early(&mut self) {
+        if self.is_early {
+            self.tell();
+            self.start();
+        }
     }
 
     /// A server has proved who it is. `about`: its certificates and addresses.
@@ -215,6 +231,7 @@ impl Lifecycle {
             self.stage = Stage::Paused;
         } else {
             self.end_session();
+            self.start_early();
         }
     }
 

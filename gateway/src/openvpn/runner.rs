@@ -216,8 +216,8 @@ impl Runner {
         }
         if let Some(site) = site.filter(|_| !is_null) {
             // Before the peer answers: what is for it must not leave in clear.
+            lifecycle.begin_site(&site.told);
             network.configure(&host, site)?;
-            lifecycle.network_is_set();
         }
         let own_host = None;
         Ok(Self {
@@ -238,16 +238,14 @@ impl Runner {
         })
     }
 
-    /// Runs the programs of a server that is set up, which then begins to serve. `up` of a client waits for the server.
+    /// Runs the programs of a server or a site that is set up, which then begins to serve. `up` of a client waits for the server.
     ///
     /// # Errors
     /// `up` has failed.
     pub async fn begin(&mut self) -> Result<(), RunError> {
-        if !self.has_clients {
-            self.interface.release();
-            return Ok(());
+        if self.has_clients {
+            self.lifecycle.begin();
         }
-        self.lifecycle.begin();
         self.proceed()?;
         while self.lifecycle.is_busy()
             && let Some(answer) = self.answers.recv().await

@@ -284,6 +284,8 @@ impl Client {
         let info = PeerInfo::parse(&theirs.peer_info).limited_to(self.features);
         let (agreement, dynamic_wrap) = pair::agree(&own, &info, &theirs.options, &peer.channel)?;
         *waiting = None;
+        let certificates = peer.channel.certificates(0).to_vec();
+        out.push(Action::Found { address: peer.address, certificates });
         out.push(Action::Configure { options: Vec::new() });
         peer.connect(now, agreement, dynamic_wrap, &mut *self.random, out)
     }

@@ -49,6 +49,8 @@ pub struct Host {
     /// Session and key.
     pub unanswered: Vec<(u32, u8)>,
     pub options: Vec<String>,
+    /// Peers that have proved who they are.
+    pub found: Vec<SocketAddr>,
     pub connected: BTreeMap<u32, SocketAddr>,
     pub closed: Vec<Cause>,
     pub commands: Vec<String>,
@@ -75,6 +77,7 @@ impl Host {
             verdict: Some(Verdict::Accept { push: Vec::new() }),
             unanswered: Vec::new(),
             options: Vec::new(),
+            found: Vec::new(),
             connected: BTreeMap::new(),
             closed: Vec::new(),
             commands: Vec::new(),
@@ -138,7 +141,7 @@ impl Host {
                     asked.push((session, request.key_id));
                     self.requests.push(*request);
                 }
-                Action::Found { .. } => {}
+                Action::Found { address, .. } => self.found.push(address),
                 Action::Configure { options } => self.options = options,
                 Action::Connected { session, address, activity, .. } => {
                     self.connected.insert(session, address);

@@ -35,6 +35,7 @@ fn peers_connect_without_a_push_and_export_one_peer_id() {
     assert_eq!(ids[0], ids[1]);
     assert!(ids[0] != 0 && network.hosts[CLIENT].options.is_empty());
     assert!(network.hosts[SERVER].commands.is_empty(), "options are not asked for");
+    assert_eq!(network.hosts[CLIENT].found, [network.hosts[SERVER].address]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What the protocol wants done.
 
+use super::client::signal;
 use super::server::everything;
 use super::{ControlThread, Entry, Report, Side, peer_id};
 use crate::datapath::protocol::{Link, PeerState};
@@ -174,7 +175,10 @@ impl<T: Transmit> ControlThread<T> {
             Side::Server(server) => {
                 server.connected(session);
                 if let Some(site) = &server.site {
-                    // When the program ends, the report has no receiver.
+                    let peer = endpoint.remote;
+                    let found = Report::Found { server: peer, about: server.about_site(session, peer) };
+                    // When the program ends, the reports have no receiver.
+                    let _ = self.reports.send(found);
                     let _ = self.reports.send(Report::Configured(Box::new(site.own.network(&[]))));
                 }
             }
@@ -207,7 +211,14 @@ impl<T: Transmit> ControlThread<T> {
             self.shared.tables.orders.give(&entry.peer, Order::Drop, &self.outbound_wake);
         }
         match &mut self.side {
-            Side::Server(server) => server.closed(now, session, bytes),
+            Side::Server(server) => {
+                server.closed(now, session, bytes);
+                // A session that replaces another one is no restart, as in OpenVPN.
+                let is_restart = was_connected && self.is_running && *cause != Cause::Replaced;
+                if server.site.is_some() && is_restart {
+                    let _ = self.reports.send(Report::Disconnected(signal(cause)));
+                }
+            }
             Side::Client(client) if self.is_running => {
                 client.closed(now.monotonic, was_connected, cause);
             }

@@ -399,7 +399,7 @@ impl ClientSide {
 }
 
 /// OpenVPN's name of the reason, for programs.
-fn signal(cause: &Cause) -> &'static str {
+pub(super) fn signal(cause: &Cause) -> &'static str {
     match cause {
         Cause::Gone(_) => "ping-restart",
         Cause::PingExit(_) => "ping-exit",

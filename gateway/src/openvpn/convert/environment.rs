@@ -67,6 +67,7 @@ pub(super) fn programs(settings: &OpenVpn, link: &Connection, refusals: &Refusal
         is_down_first: settings.scripts.down_pre,
         has_restarts: settings.scripts.up_restart,
         persists: settings.device.persist,
+        is_delayed: settings.scripts.up_delay,
         leaves_addresses: settings.device.is_by_script,
         leaves_routes: settings.routing.is_by_script,
     }

@@ -51,8 +51,7 @@ impl Bed {
         about.set("trusted_ip", "192.0.2.1");
         about.set("trusted_port", 1194);
         self.lifecycle.found("192.0.2.1:1194".parse().expect("literal"), &about);
-        let options = ["topology subnet".to_owned(), format!("ifconfig {address} 255.255.255.0")];
-        self.lifecycle.configure(Box::new(Own { mtu_max: 1600, ..Own::default() }.network(&options)));
+        self.lifecycle.configure(network(address));
     }
 
     /// Does what comes before this program, which begins.
@@ -81,6 +80,11 @@ impl Bed {
         steps.extend(self.steps());
         steps
     }
+}
+
+fn network(address: &str) -> Box<Network> {
+    let options = ["topology subnet".to_owned(), format!("ifconfig {address} 255.255.255.0")];
+    Box::new(Own { mtu_max: 1600, ..Own::default() }.network(&options))
 }
 
 const FOUND: &str = "ipchange [AF_INET]192.0.2.1 1194";
@@ -178,6 +182,29 @@ fn down_runs_at_the_end_without_up_and_after_ipchange() {
     bed.begins(Hook::IpChange);
     bed.succeeds();
     assert_eq!(bed.ends(), [PRE_DOWN, "removed", DOWN]);
+}
+
+#[test]
+fn up_of_a_site_runs_before_there_is_a_session_unless_it_is_delayed() {
+    let sited = |programs| {
+        let mut bed = Bed::new(&ALL, programs);
+        let network = network("10.9.0.2");
+        bed.lifecycle.begin_site(&network.told);
+        bed
+    };
+    let mut bed = sited(InterfacePrograms::default());
+    assert_eq!(bed.steps(), [UP, "route-up"]);
+    assert_eq!(bed.connects("10.9.0.2"), [FOUND, "network", "completed"]);
+    // As a restart in OpenVPN.
+    bed.lifecycle.disconnected("ping-restart");
+    assert_eq!(bed.steps(), [PRE_DOWN, DOWN, UP, "route-up"]);
+    assert_eq!(bed.connects("10.9.0.2"), [FOUND, "network", "completed"]);
+    assert_eq!(bed.ends(), [PRE_DOWN, "removed", DOWN]);
+    let mut bed = sited(InterfacePrograms { is_delayed: true, ..InterfacePrograms::default() });
+    assert!(bed.steps().is_empty());
+    assert_eq!(bed.connects("10.9.0.2"), [FOUND, "network", UP, "route-up", "completed"]);
+    bed.lifecycle.disconnected("ping-restart");
+    assert_eq!(bed.steps(), [PRE_DOWN, DOWN]);
 }
 
 #[test]

@@ -38,6 +38,19 @@ impl Environment {
         self.0.get(name).map(|value| value.as_str())
     }
 
+    /// Those whose names begin with one of these.
+    #[must_use]
+    pub fn only(&self, prefixes: &[&str]) -> Self {
+        let is_one = |name: &String| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        Self(
+            self.0
+                .iter()
+                .filter(|(name, _)| is_one(name))
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+        )
+    }
+
     /// Removes the variables whose names begin with one of these.
     pub fn forget(&mut self, prefixes: &[&str]) {
         self.0.retain(|name, _| !prefixes.iter().any(|prefix| name.starts_with(prefix)));

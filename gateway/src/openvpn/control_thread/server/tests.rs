@@ -3,6 +3,7 @@
 use super::*;
 use crate::openvpn::control_thread::ClientEvent;
 use crate::openvpn::convert::tests::{SERVER, server};
+use crate::openvpn::options::Own;
 use crate::openvpn::scripts::{Answer, Outcome, Program, Programs, process};
 use crate::openvpn::tokens::Tokens;
 use crossbeam_channel::{Receiver, unbounded};
@@ -115,6 +116,18 @@ fn the_end_of_the_earlier_session_is_told_before_the_new_one_is_asked_about() {
     bed.settle(2);
     assert!(bed.side.admitted.contains_key(&2));
     assert_eq!(bed.told(), "client-connect 1\nclient-disconnect 1\nclient-connect 2\n");
+}
+
+#[test]
+fn programs_about_the_interface_of_a_site_are_told_its_peer_alone() {
+    let site = Site { own: Own::default(), follows: true, names: Vec::new() };
+    let mut bed = Bed::new(&[], TELLS, |settings| settings.site = Some(site));
+    bed.decide(1, request("there", 5000));
+    let about = bed.side.about_site(1, "192.0.2.7:5000".parse().expect("literal"));
+    for (name, value) in [("common_name", "there"), ("trusted_ip", "192.0.2.7"), ("trusted_port", "5000")] {
+        assert_eq!(about.value(name), Some(value));
+    }
+    assert!(about.value("X509_0_CN").is_some() && about.value("dev").is_none());
 }
 
 #[test]

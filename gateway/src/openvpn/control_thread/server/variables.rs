@@ -3,13 +3,13 @@
 use super::ServerSide;
 use super::deciding::Deciding;
 use crate::openvpn::scripts::Environment;
-use crate::openvpn::scripts::environment::printable;
+use crate::openvpn::scripts::environment::{OF_PEER, printable};
 use crypto::hash;
 use crypto::pki::Certificate;
 use rustls_pki_types::CertificateDer;
 use std::net::{IpAddr, SocketAddr};
 use tunnel::Now;
-use tunnel::openvpn::action::Request;
+use tunnel::openvpn::action::{Request, SessionNumber};
 
 /// The common name of clients that have neither a certificate nor a user name, as in OpenVPN.
 const UNDEFINED: &str = "UNDEF";
@@ -27,6 +27,15 @@ impl ServerSide {
         for (name, value) in lines.filter(|(name, _)| name.starts_with("IV_") || name.starts_with("UV_")) {
             environment.set(name, value);
         }
+        environment
+    }
+
+    /// Variables about the only peer, site to site, for programs about the interface.
+    pub(in super::super) fn about_site(&self, session: SessionNumber, peer: SocketAddr) -> Environment {
+        let admitted = self.admitted.get(&session);
+        let mut environment =
+            admitted.map(|admitted| admitted.environment.only(&OF_PEER)).unwrap_or_default();
+        authenticated(&mut environment, peer);
         environment
     }
 
