@@ -43,7 +43,9 @@ pub fn write(label: &str, bytes: &[u8]) -> Zeroizing<String> {
     // No copy of a key is left behind by growth.
     let mut section = Zeroizing::new(String::with_capacity(2 * text.len() + 200));
     let mut line = |parts: [&str; 3]| {
-        parts.iter().for_each(|part| section.push_str(part));
+        for part in parts {
+            section.push_str(part);
+        }
         section.push('\n');
     };
     line([BEGIN, label, DASHES]);

@@ -131,7 +131,7 @@ fn a_device_that_loses_duplicates_reorders_or_corrupts_is_reported_as_that() {
         let (stop, is_ready) = (AtomicBool::new(false), AtomicBool::new(false));
         let report = std::thread::scope(|scope| {
             scope.spawn(|| {
-                lab.enter("device", || damage(faults, &stop, &is_ready)).expect("it does not panic")
+                lab.enter("device", || damage(faults, &stop, &is_ready)).expect("it does not panic");
             });
             wait_until(Duration::from_secs(30), || is_ready.load(Ordering::Relaxed))
                 .expect("it opens its ports");

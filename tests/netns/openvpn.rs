@@ -2,7 +2,7 @@
 
 use crate::openvpn_ends::{
     Program, SERVER_END, ciphers, configuration, end_to_end, end_to_end_over, ends_because_of, moves,
-    renewals, renewals_over, two_clients, write_keys,
+    relayed, renewals, renewals_over, two_clients, write_keys,
 };
 use crate::support::postern;
 use std::process::Command;
@@ -40,6 +40,11 @@ fn a_client_of_ours_that_moves_keeps_its_session() {
 #[test]
 fn clients_of_ours_reach_each_other_from_their_own_addresses() {
     two_clients(Program::Ours);
+}
+
+#[test]
+fn clients_of_ours_reach_each_other_in_the_data_path() {
+    relayed(Program::Ours);
 }
 
 #[test]

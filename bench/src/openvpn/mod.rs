@@ -110,13 +110,10 @@ impl Pair {
         let bare = Program::PosternWithoutCipher(options.program.clone());
         let stock = Program::Stock;
         let (ends, channel) = match name {
-            OURS => ([&ours; 2], DataChannel::Aead),
-            STOCK => ([&stock; 2], DataChannel::Aead),
-            OUR_SERVER => ([&stock, &ours], DataChannel::Aead),
+            OURS | OURS_TCP => ([&ours; 2], DataChannel::Aead),
+            STOCK | STOCK_TCP => ([&stock; 2], DataChannel::Aead),
+            OUR_SERVER | OUR_SERVER_TCP => ([&stock, &ours], DataChannel::Aead),
             OUR_CLIENT => ([&ours, &stock], DataChannel::Aead),
-            OURS_TCP => ([&ours; 2], DataChannel::Aead),
-            STOCK_TCP => ([&stock; 2], DataChannel::Aead),
-            OUR_SERVER_TCP => ([&stock, &ours], DataChannel::Aead),
             STOCK_BOTH => ([&stock; 2], DataChannel::CipherAndDigest),
             STOCK_DIGEST => ([&stock; 2], DataChannel::Digest),
             STOCK_BARE => ([&stock; 2], DataChannel::Bare),

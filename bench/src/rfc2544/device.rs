@@ -42,6 +42,9 @@ pub struct Known {
     pub delay: u64,
 }
 
+/// A frame, and when it leaves.
+type Frame = (u64, Vec<u8>);
+
 /// One direction of the device: one server behind a queue that drops at its tail.
 #[derive(Clone)]
 struct Queue {
@@ -49,7 +52,7 @@ struct Queue {
     clock: Virtual,
     /// When the last frame has been forwarded.
     busy_until: u64,
-    frames: Arc<Mutex<VecDeque<(u64, Vec<u8>)>>>,
+    frames: Arc<Mutex<VecDeque<Frame>>>,
 }
 
 impl Transmit for Queue {

@@ -374,6 +374,10 @@ mod tests {
     #[test]
     fn the_loss_curve_falls_to_zero_and_ends_there() {
         let known = Known { rate: 72_000.0, buffer: 50, delay: 1000 };
+        #[expect(
+            clippy::redundant_closure_for_method_calls,
+            reason = "the method is general over fewer lifetimes"
+        )]
         let (points, _) = with(known, "", false, &plan(), |it| it.loss_curve());
         let shares: Vec<f64> = points.iter().map(|it| it.share).collect();
         assert_eq!(shares, [1.0, 0.9, 0.8, 0.7, 0.6], "{points:?}");

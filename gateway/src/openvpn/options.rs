@@ -289,7 +289,7 @@ impl Network {
     #[must_use]
     pub fn with_addresses_alone(self) -> Self {
         let Self { addresses, block_ipv6, mtu, told, unprotected, .. } = self;
-        Self { addresses, block_ipv6, mtu, told, unprotected, ..Self::default() }
+        Self { addresses, block_ipv6, mtu, unprotected, told, ..Self::default() }
     }
 
     /// Keeps what programs are told, also of what is left to them.

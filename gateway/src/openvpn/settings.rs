@@ -113,6 +113,7 @@ pub enum PasswordWay {
 }
 
 /// What is asked about clients, beside their certificates.
+#[allow(clippy::struct_excessive_bools, reason = "each is a directive of its own")]
 pub struct Access {
     /// A verdict must be complete after this time (`hand-window`).
     pub longest: Duration,
@@ -182,6 +183,7 @@ pub struct ForClients {
 
 /// What clients are given, with the topology `subnet`.
 #[derive(Clone, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a directive of its own")]
 pub struct ServerNetwork {
     /// The network of clients; the server has its first address (`server`).
     pub v4: Option<Ipv4Net>,

@@ -179,10 +179,9 @@ impl Client {
         peer.channel.set_tls(self.tls.clone());
         let time = UnixTime::since_unix_epoch(now.wall);
         // The same server has proved who it is in each negotiation.
-        let shown = (0..8).map(|key_id| peer.channel.certificates(key_id));
+        let mut shown = (0..8).map(|key_id| peer.channel.certificates(key_id));
         let refusal = shown
-            .filter_map(<[_]>::split_first)
-            .next()
+            .find_map(<[_]>::split_first)
             .and_then(|(own, between)| check.check(own, between, time).err());
         if let Some(refusal) = refusal {
             self.end(now, Cause::RefusedByUs(refusal.to_string()), out);

@@ -5,7 +5,7 @@ use crate::{Outcome, version};
 use config::openvpn::settings::{DataCipher, Digest, Group, Suite};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-pub(super) fn version() -> Outcome {
+pub(super) fn version() {
     // Scripts take the second word.
     println!(
         "OpenVPN 2.6 as Postern {} serves it, {} [SSL (rustls)] [AEAD]",
@@ -13,10 +13,9 @@ pub(super) fn version() -> Outcome {
         version::TARGET
     );
     print!("{}", version::text());
-    Ok(())
 }
 
-pub(super) fn ciphers() -> Outcome {
+pub(super) fn ciphers() {
     println!("The following ciphers may be used in --data-ciphers, beside none, which encrypts nothing:\n");
     for cipher in DataCipher::ALL.iter().filter(|cipher| **cipher != DataCipher::None) {
         let bits = if *cipher == DataCipher::ChaCha20Poly1305 { "256" } else { &cipher.name()[4..7] };
@@ -24,10 +23,9 @@ pub(super) fn ciphers() -> Outcome {
         println!("{}  ({bits} bit key, {block})", cipher.name());
     }
     println!();
-    Ok(())
 }
 
-pub(super) fn digests() -> Outcome {
+pub(super) fn digests() {
     println!("The following digests may be used in --auth, for CBC ciphers and tls-auth:\n");
     for digest in Digest::ALL {
         let bits = match digest {
@@ -40,10 +38,9 @@ pub(super) fn digests() -> Outcome {
         println!("{} {bits} bit digest size", digest.name());
     }
     println!();
-    Ok(())
 }
 
-pub(super) fn suites() -> Outcome {
+pub(super) fn suites() {
     println!("Cipher suites of TLS, the preferred first.");
     for (is_tls13, title) in
         [(true, "For TLS 1.3 and newer (--tls-ciphersuites):"), (false, "For TLS 1.2 (--tls-cipher):")]
@@ -54,22 +51,19 @@ pub(super) fn suites() -> Outcome {
         }
     }
     println!();
-    Ok(())
 }
 
-pub(super) fn groups() -> Outcome {
+pub(super) fn groups() {
     println!("The following groups may be used in --tls-groups:\n");
     for group in Group::ALL {
         println!("{}", group.name());
     }
     println!();
-    Ok(())
 }
 
-pub(super) fn engines() -> Outcome {
+pub(super) fn engines() {
     println!("Engines are chosen by measurement, and not by --engine. This machine has:\n");
     println!("{}", version::engines(&crypto::choice::find()));
-    Ok(())
 }
 
 pub(super) fn gateways() -> Outcome {

@@ -106,6 +106,7 @@ pub(super) trait Reader {
 }
 
 /// The protocol-specific part of a peer.
+#[allow(clippy::large_enum_variant, reason = "it is a part of a peer, which has an allocation of its own")]
 pub enum PeerState {
     /// The activity notes for the timers of the protocol.
     WireGuard(Arc<Activity>),

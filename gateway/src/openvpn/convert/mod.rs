@@ -120,10 +120,9 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
     let is_tls_server = settings.tls.role == TlsRole::Server;
     refusals.listed(not_served::NOT_SERVED);
     refusals.listed(match settings.role {
-        Role::Client => not_served::OF_SERVER,
         Role::Server => not_served::OF_CLIENT,
         Role::SiteToSite if is_tls_server => not_served::NOT_OF_SITES,
-        Role::SiteToSite => not_served::OF_SERVER,
+        Role::Client | Role::SiteToSite => not_served::OF_SERVER,
     });
     values::check(&settings, &mut refusals);
     sites::check(&settings, &mut refusals);

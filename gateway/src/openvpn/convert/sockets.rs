@@ -30,11 +30,11 @@ struct Local {
 pub(super) fn sockets(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -> Sockets {
     let is_client = settings.tls.role == TlsRole::Client;
     let is_tcp = |protocol: &Protocol| protocol.transport != Transport::Udp;
-    let locals = if settings.role != Role::Server {
+    let locals = if settings.role == Role::Server {
+        servers(settings, sources, refusals)
+    } else {
         same(settings, refusals);
         clients(settings, sources, refusals)
-    } else {
-        servers(settings, sources, refusals)
     };
     let (tcp, udp): (Vec<Local>, Vec<Local>) = locals.into_iter().partition(|local| local.is_tcp);
     if !is_client && !tcp.is_empty() && !udp.is_empty() {

@@ -64,7 +64,7 @@ fn answer(ask: Ask) -> String {
         Ask::AuthRetry(value, reply) => _ = reply.send(value.unwrap_or(AuthRetry::None)),
         Ask::Remote(_, reply) => _ = reply.send(Some(false)),
         Ask::Remotes(reply) => {
-            _ = reply.send(Some(vec!["vpn,1194,udp".to_owned(), "vpn,443,tcp-client".to_owned()]))
+            _ = reply.send(Some(vec!["vpn,1194,udp".to_owned(), "vpn,443,tcp-client".to_owned()]));
         }
         Ask::Signal(signal) => return format!("signal {signal:?}"),
         Ask::Release => return "release".to_owned(),

@@ -208,9 +208,10 @@ impl Server {
                 return Ok(());
             }
         };
-        let (compression, framing) = match self.ends_compression && has_compression(&exchange.options) {
-            true => without_compression(info),
-            false => (None, None),
+        let (compression, framing) = if self.ends_compression && has_compression(&exchange.options) {
+            without_compression(info)
+        } else {
+            (None, None)
         };
         let agreement = Agreement {
             suite: Suite { cipher, auth: self.auth, epochs: has_epochs(info, cipher), framing },
