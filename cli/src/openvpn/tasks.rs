@@ -27,7 +27,8 @@ const TASKS: &[(&str, &[&str], Run)] = &[
     ("test-crypto", &["secret", "cipher", "auth"], self_test::run),
 ];
 
-/// A list cannot fail.
+/// Prints a list.
+#[expect(clippy::unnecessary_wraps, reason = "other tasks fail")]
 fn print(list: fn()) -> Outcome {
     list();
     Ok(())
