@@ -346,7 +346,8 @@ fn sides_without_a_common_cipher_say_so() {
     let mut network = setup.network(setup.tls_crypt(), 1);
     network.connect(CLIENT);
     network.run(seconds(10));
-    let expected = "no common cipher: we offer AES-256-GCM:AES-128-GCM:CHACHA20-POLY1305, the client accepts AES-128-CBC";
+    let expected =
+        "no common cipher: we offer AES-256-GCM:AES-128-GCM:CHACHA20-POLY1305, the peer accepts AES-128-CBC";
     assert_eq!(network.hosts[SERVER].closed[0].to_string(), expected);
     assert!(matches!(network.hosts[CLIENT].closed[0], Cause::Refused(_)));
 }
