@@ -146,6 +146,7 @@ fn programs_do_the_whole_job_and_a_failing_up_ends_a_client() {
     let modest = format!("{common}user nobody\ngroup nogroup\nup {gone}\n");
     ends.start(Program::Ours, CLIENT_END, &modest);
     ends.wait("it connects", |it| it.reaches("10.9.0.1"));
+    ends.wait("up has run", |_| text() == "up 0\n");
     // The first one runs as root, as with OpenVPN, and has made the file.
     std::fs::set_permissions(format!("{folder}/ends"), PermissionsExt::from_mode(0o666)).expect("ours");
     ends.kill(CLIENT_END, Signal::INT);
