@@ -103,7 +103,8 @@ fn a_daemon_serves_as_the_user_of_its_file_and_starts_anew_with_its_files() {
     daemon.kill(Signal::HUP);
     daemon.logs(COMPLETED, 2);
     daemon.logs("connected with client client", 2);
-    assert!(daemon.is_running() && answers(&daemon.lab, "a", SERVER), "{}", daemon.log());
+    let carries = wait_until(PATIENCE, || answers(&daemon.lab, "a", SERVER));
+    assert!(daemon.is_running() && carries.is_ok(), "{}", daemon.log());
 
     daemon.kill(Signal::USR1);
     daemon.logs("connected with client client", 3);
