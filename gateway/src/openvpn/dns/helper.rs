@@ -57,8 +57,9 @@ impl Helper {
         let mut requests = io::BufReader::new(requests);
         loop {
             let mut line = Vec::new();
-            let length = io::Read::take(&mut requests, LONGEST).read_until(b'\n', &mut line)?;
-            if length == 0 || !line.ends_with(b"\n") {
+            // A daemon that was killed before it read an answer leaves an error, and no end of the stream.
+            let read = io::Read::take(&mut requests, LONGEST).read_until(b'\n', &mut line);
+            if read.is_err() || !line.ends_with(b"\n") {
                 break;
             }
             let answer = match serde_json::from_slice::<Request>(&line) {

@@ -185,3 +185,23 @@ fn the_first_server_that_can_be_used_is_taken() {
     let dns = Dns { servers: Vec::new(), ..dns };
     assert_eq!(Request::of("tun0", &dns).0.servers, [([10, 8, 0, 3].into(), None)]);
 }
+
+/// Ends with the error of a peer that was killed with something unread.
+struct Reset<'a>(&'a [u8]);
+impl io::Read for Reset<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        if self.0.is_empty() { Err(io::ErrorKind::ConnectionReset.into()) } else { self.0.read(to) }
+    }
+}
+
+#[test]
+fn what_a_killed_daemon_had_set_is_put_back_though_it_read_no_answer() {
+    let files = Files::default();
+    files.write("etc/resolv.conf", "nameserver 192.0.2.53\n", 0o644);
+    let line = serde_json::to_string(&request("tun0", "10.8.0.1")).expect("serializable") + "\n";
+    let mut answers = Vec::new();
+    let helper = Helper::start(files.path().to_owned(), |name| name.starts_with("tun"));
+    helper.serve(Reset(line.as_bytes()), &mut answers).expect("memory");
+    assert!(!answers.is_empty());
+    assert_eq!(conf(&files), "nameserver 192.0.2.53\n");
+}
