@@ -19,6 +19,7 @@ pub mod report;
 pub mod rfc2544;
 pub mod sites;
 pub mod storm;
+mod svg;
 pub mod system;
 pub mod tunnel;
 

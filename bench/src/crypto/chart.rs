@@ -2,6 +2,7 @@
 
 use super::report::{Report, Row};
 use crate::Outcome;
+use crate::svg::label;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -94,11 +95,6 @@ fn subtitle(report: &Report) -> String {
     let threads = if report.threads == 1 { String::new() } else { format!(", {} threads", report.threads) };
     let without = report.without.as_ref().map(|it| format!("; pale: without {}", it.hidden.join(", ")));
     format!("{}{threads}{}", report.machine.processor, without.unwrap_or_default())
-}
-
-fn label(x: f64, y: f64, anchor: &str, size: u32, text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\">{text}</text>\n")
 }
 
 fn bar(x: f64, y: f64, width: f64, height: f64, series: &Series<'_>) -> String {

@@ -2,6 +2,7 @@
 
 use super::measure::{TO_CLIENT, TO_SERVER};
 use super::report::{Cost, Measurement, Report, Run};
+use crate::svg::label;
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 960.0;
@@ -82,11 +83,6 @@ fn rectangle(x: f64, y: f64, width: f64, height: f64, colour: &str, title: &str)
         "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\"><title>{title}</title></rect>"
     );
     text
-}
-
-fn label(x: f64, y: f64, anchor: &str, size: u32, text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\">{text}</text>\n")
 }
 
 #[cfg(test)]

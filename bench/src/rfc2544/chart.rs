@@ -1,6 +1,7 @@
 //! The graphs of RFC 2544: throughput and latency over the frame size, and the frame loss over the load.
 
 use super::report::{Report, SizeResult};
+use crate::svg::label;
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 960.0;
@@ -156,11 +157,6 @@ impl Line {
         }
         svg
     }
-}
-
-fn label(x: f64, y: f64, anchor: &str, size: u32, text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\">{text}</text>\n")
 }
 
 /// The distance of the grid lines and the top of the scale: round numbers, at least the highest value.
