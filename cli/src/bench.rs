@@ -362,6 +362,11 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     if !arguments.what.is_measured() {
         clean_up_when_told_to_end()?;
     }
+    measure(arguments)
+}
+
+/// Carries out one benchmark, and shows its report.
+fn measure(arguments: Arguments) -> Outcome {
     let progress = !arguments.json && std::io::stderr().is_terminal();
     let program = std::env::current_exe;
     let say =

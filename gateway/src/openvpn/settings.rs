@@ -277,6 +277,14 @@ pub struct ClientLink {
 }
 
 impl Settings {
+    /// Marks the packets that carry the tunnel.
+    pub fn set_mark(&mut self, mark: u32) {
+        self.udp.options.fwmark = mark;
+        if let Some(tcp) = &mut self.tcp {
+            tcp.options.fwmark = mark;
+        }
+    }
+
     /// The addresses of a server whose clients reach each other in the data path.
     pub fn relayed_beside(&self) -> Option<Vec<IpAddr>> {
         match &self.role {

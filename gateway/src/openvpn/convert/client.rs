@@ -49,10 +49,6 @@ pub(super) fn client(
     let mut own = routing::own(settings, link, sources, refusals);
     // As in OpenVPN 2.7: `up` is there for dhcp-option.
     own.dns.is_left = settings.scripts.up.is_some() && !settings.dns.is_forced;
-    // The slowest of all connections.
-    let of = settings.connections.iter().map(|it| it.retry_seconds);
-    let (first, slowest) = of.max().unwrap_or(link.retry_seconds);
-    let retry = (Duration::from_secs(first.into()), Duration::from_secs(slowest.into()));
     let max_rounds = match settings.connecting.attempts {
         Retry::Infinite => None,
         Retry::Limited(times) => Some(times),
@@ -81,7 +77,7 @@ pub(super) fn client(
         own,
         name_servers: None,
         is_random,
-        retry,
+        retry: retry(settings, link),
         max_rounds,
         ends_on_failure: settings.tls.exit_on_failure,
         login,
@@ -90,6 +86,13 @@ pub(super) fn client(
         is_managed: settings.management.is_some(),
         asks_remote: settings.management.as_ref().is_some_and(|management| management.query_remote),
     })
+}
+
+/// The first pause before an attempt, and the longest: those of the slowest connection.
+fn retry(settings: &OpenVpn, link: &Connection) -> (Duration, Duration) {
+    let of = settings.connections.iter().map(|it| it.retry_seconds);
+    let (first, longest) = of.max().unwrap_or(link.retry_seconds);
+    (Duration::from_secs(first.into()), Duration::from_secs(longest.into()))
 }
 
 /// `migrate` is for a server.
