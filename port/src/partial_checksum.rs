@@ -1,7 +1,7 @@
 //! Checksums that the kernel has left to a network card which is not there: a veth carries such frames unchanged.
 //!
-//! The field of such a frame holds the sum of the pseudo header, not complemented (linux, "CHECKSUM_PARTIAL"). Whoever encrypts the
-//! frame, or sends it by another port, must complete it first: nothing later can.
+//! The field of such a frame holds the sum of the pseudo header, not complemented (linux, "CHECKSUM_PARTIAL"). Before the frame is
+//! encrypted or sent by another port, the sum must be completed: nothing later can.
 
 use packet::checksum::Sum;
 use packet::header::ethernet::{EthernetHeader, IPV4, IPV6};

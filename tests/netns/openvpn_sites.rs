@@ -163,7 +163,7 @@ fn two_sites_of_ours_carry_data_and_one_that_is_gone_leaks_nothing() {
     let mut daemon = Postern::new(&sites.lab, "b", postern()).expect("a folder");
     daemon.write(&configuration);
     let process = daemon.start(&mut sites.lab, "info", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
-    // Before the peer is there, what is for it goes into the tunnel.
+    // Before the peer is there, packets for its networks go into the tunnel.
     let route = |sites: &Sites| sites.lab.ip("b", &format!("route get {}", BEHIND[0])).unwrap_or_default();
     assert!(wait_until(PATIENCE, || route(&sites).contains("vtun0")).is_ok(), "{}", daemon.logged());
     let crypt = path(&sites.files, "static.key").to_string_lossy().into_owned();

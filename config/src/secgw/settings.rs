@@ -106,7 +106,7 @@ impl Direction {
     }
 }
 
-/// A policy: packets that match it, of those that no policy of a higher priority matches, get its action.
+/// A policy: the action for packets that match it. The matching policy with the highest priority counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Its line.

@@ -17,7 +17,7 @@ use tunnel::Time;
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
     name: "relay",
-    does: "OpenVPN's client-to-client: seals what is for another client, and sends it outside",
+    does: "OpenVPN's client-to-client: seals packets for another client, and sends them outside",
     drops: &[DropReason::NoKey],
 };
 

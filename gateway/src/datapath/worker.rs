@@ -262,7 +262,7 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
         Self { shared, outside, inside, punt, drops, batch, sa_batches, sequences, relay: None }
     }
 
-    /// Sends what is for other clients by `outside`.
+    /// Relays packets for other clients, which leave by `outside`.
     #[must_use]
     pub fn relaying(self, outside: T) -> Self {
         let egress = Egress::new(self.shared.clone(), outside, Arc::clone(&self.drops));

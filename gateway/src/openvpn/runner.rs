@@ -195,10 +195,7 @@ impl Runner {
             network.add_servers(&host, client.remotes.iter().map(|remote| remote.address.ip()))?;
         }
         if !has_clients {
-            settings.udp.options.fwmark = own_number.mark;
-            if let Some(tcp) = &mut settings.tcp {
-                tcp.options.fwmark = own_number.mark;
-            }
+            settings.set_mark(own_number.mark);
         }
         let mut look_ups = None;
         if let Role::Server(server) = &settings.role
@@ -215,7 +212,7 @@ impl Runner {
             host.set(name, Some(wants))?;
         }
         if let Some(site) = site.filter(|_| !is_null) {
-            // Before the peer answers: what is for it must not leave in clear.
+            // Before the peer answers: packets for its networks must not leave in clear.
             lifecycle.begin_site(&site.told);
             network.configure(&host, site)?;
         }
