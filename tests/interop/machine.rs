@@ -107,10 +107,13 @@ fn initramfs(directory: &Path, kernel: &Path, start: &Start<'_>) {
     assert!(Command::new("sh").args(["-c", pack]).current_dir(&root).status().expect("sh runs").success());
 }
 
-/// Copies a program and the libraries it needs.
+/// Copies a program, without the lines of its source, and the libraries it needs.
 pub fn take(program: &Path, root: &Path) {
     let name = program.file_name().expect("a program has a name");
-    std::fs::copy(program, root.join("bin").join(name)).expect("a copy");
+    // With them ours is 150 MB: an emulated machine has to unpack it into a RAM disk of half its memory.
+    let strip = ["--strip-debug", "-o"];
+    let stripped = Command::new("strip").args(strip).arg(root.join("bin").join(name)).arg(program).status();
+    assert!(stripped.expect("strip runs").success(), "{}", program.display());
     let libraries = Command::new("ldd").arg(program).output().expect("ldd runs");
     for word in
         String::from_utf8_lossy(&libraries.stdout).split_whitespace().filter(|word| word.starts_with('/'))
