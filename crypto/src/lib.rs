@@ -13,6 +13,7 @@ pub mod engine;
 pub mod exchange;
 pub mod hash;
 pub mod machine;
+pub mod password;
 pub mod pem;
 pub mod pki;
 pub mod prf;
