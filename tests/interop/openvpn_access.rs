@@ -11,6 +11,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+/// The file of hashes of passwords, which is no program.
+const USERS: &str = "users";
+
 /// A server of ours at `b`, and stock clients at `a` and `c`.
 struct Fixture {
     lab: Lab,
@@ -33,7 +36,10 @@ impl Fixture {
         // Programs run with the rights of the starter, and files are read by its process for files.
         write_keys(&files);
         for (name, text) in scripts {
-            let text = format!("#!/bin/sh\ncd {}\n{text}\n", files.path().display());
+            let text = match *name {
+                USERS => (*text).to_owned(),
+                _ => format!("#!/bin/sh\ncd {}\n{text}\n", files.path().display()),
+            };
             std::fs::write(path(&files, name), text).expect("ours");
             std::fs::set_permissions(path(&files, name), PermissionsExt::from_mode(0o755)).expect("ours");
         }
@@ -131,6 +137,33 @@ fn a_program_decides_about_passwords_in_a_file() {
     let left = std::fs::read_dir(fixture.files.path()).expect("ours");
     let left = left.filter_map(|file| file.ok()?.file_name().into_string().ok());
     assert_eq!(left.filter(|name| name.starts_with("postern-")).count(), 0);
+}
+
+#[test]
+fn users_of_a_file_of_hashes_are_admitted_and_a_broken_file_admits_nobody() {
+    // htpasswd -nbB -C 5 anna "Hello world!", and htpasswd -nb5 berta secret.
+    let anna = "anna:$2y$05$uWaclRAwv79iwo34Bt0lF.W2Ga09F7BynQGQlVFzukfun.8xgNhPi\n";
+    let berta = "berta:$6$knAl7avipyRWCdPV$/LPtu9Mdk9HoDXSqyTmbv255RAh3XKWkdCFoWOjZewB88LP.arIXdTZx.et8hN/NjzNxIfjRTPHAASul3h/.Q1\n";
+    let lines =
+        "auth-user-pass-hashes {}/users\nverify-client-cert none\nusername-as-common-name\nauth-gen-token\n";
+    let Some(mut fixture) = Fixture::start(lines, &[(USERS, anna)]) else { return };
+    fixture.client(CLIENT_END, Some(("anna", "Hello world!")), "");
+    fixture.connects(CLIENT_END);
+    assert!(fixture.log(SERVER_END).contains("connected with client anna"), "{}", fixture.logs());
+    fixture.client(OTHER_END, Some(("anna", "wrong")), "");
+    fixture.is_refused(OTHER_END, "AUTH_FAILED");
+    let replace = |fixture: &Fixture, text: &str| {
+        std::fs::write(path(&fixture.files, "new"), text).expect("ours");
+        std::fs::rename(path(&fixture.files, "new"), path(&fixture.files, USERS)).expect("ours");
+    };
+    replace(&fixture, "berta:secret\n");
+    fixture
+        .waits_for("the file is refused", || fixture.log(SERVER_END).contains("all passwords are refused"));
+    replace(&fixture, berta);
+    fixture.waits_for("the file is right", || fixture.log(SERVER_END).contains("is used again"));
+    fixture.client(OTHER_END, Some(("berta", "secret")), "");
+    fixture.connects(OTHER_END);
+    assert!(!fixture.log(SERVER_END).contains("Hello world!"));
 }
 
 #[test]

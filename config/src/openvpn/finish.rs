@@ -209,8 +209,11 @@ fn check_server(builder: &mut Builder<'_>, role: Role) {
         return;
     }
     let server = &builder.draft.server;
-    let checks_password =
-        server.password_check.is_some() || builder.has("management") && builder.has("management-client-auth");
+    let has_hashes = builder.has("auth-user-pass-hashes");
+    let checks_password = server.password_check.is_some()
+        || has_hashes
+        || builder.has("management") && builder.has("management-client-auth");
+    let is_external = server.token.as_ref().is_some_and(|token| token.is_external);
     let has_directory = server.client_directory.is_some();
     let is_optional = server.certificate != CertificateOf::Required;
     let no_plugin = !builder.verdict.refusals.iter().any(|refusal| refusal.directive == "plugin");
@@ -223,6 +226,14 @@ fn check_server(builder: &mut Builder<'_>, role: Role) {
     if builder.has("username-as-common-name") && !checks_password && no_plugin {
         let fix = "write auth-user-pass-verify COMMAND via-file";
         builder.refuse("username-as-common-name", "no user name is checked", fix);
+    }
+    if has_hashes && builder.has("auth-user-pass-verify") {
+        let reason = "auth-user-pass-verify checks passwords, too";
+        builder.refuse("auth-user-pass-hashes", reason, "delete one of them");
+    }
+    if has_hashes && is_external {
+        let reason = "external-auth hands tokens to a program, and auth-user-pass-hashes is none";
+        builder.refuse("auth-gen-token", reason, "delete external-auth");
     }
     if builder.has("ccd-exclusive") && !has_directory {
         builder.refuse("ccd-exclusive", "client-config-dir is not set", "write client-config-dir DIRECTORY");

@@ -173,11 +173,16 @@ impl Given<'_> {
     }
 
     /// The same of a file that is read again while the process runs.
-    pub(super) fn inner_pem(&self, index: usize, labels: &[&str]) -> Result<Material, Wrong> {
+    pub(super) fn inner_content(&self, index: usize) -> Result<Material, Wrong> {
         match &self.directive.block {
-            Some(_) => self.pem(index, labels),
-            None => labelled(self.file(self.inner_path(index)?)?, labels),
+            Some(_) => self.content(index),
+            None => self.file(self.inner_path(index)?),
         }
+    }
+
+    /// The same in PEM, with one of these labels.
+    pub(super) fn inner_pem(&self, index: usize, labels: &[&str]) -> Result<Material, Wrong> {
+        labelled(self.inner_content(index)?, labels)
     }
 }
 

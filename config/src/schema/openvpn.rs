@@ -17,7 +17,10 @@ const DCO: &str = "has no effect: Postern's data path carries all packets";
 
 pub(super) static INNER: &[Inner] = &[
     inner("interfaces openvpn", "OpenVPN interfaces"),
-    inner("interfaces openvpn <interface> authentication", "Name and password that a client sends"),
+    inner(
+        "interfaces openvpn <interface> authentication",
+        "Name and password that a client sends, or the hashes that a server checks them with",
+    ),
     inner("interfaces openvpn <interface> encryption", "Data ciphers"),
     inner("interfaces openvpn <interface> ip", "IPv4 settings"),
     inner("interfaces openvpn <interface> ipv6", "IPv6 settings"),
@@ -49,6 +52,12 @@ pub(super) static NODES: &[Node] = &[
         "Password that the client sends",
     )
     .secret(),
+    // Not in VyOS, which runs programs.
+    value(
+        "interfaces openvpn <interface> authentication password-hash-file",
+        Type::File,
+        "File of a server with lines NAME:HASH, as htpasswd -B and openssl passwd -6 make them",
+    ),
     value("interfaces openvpn <interface> description", Type::Text(255), "Description"),
     value("interfaces openvpn <interface> device-type", Type::Word(&["tun", "tap"]), "Kind of the interface")
         .or("tun"),

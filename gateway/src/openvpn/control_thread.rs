@@ -293,6 +293,12 @@ impl<T: Transmit> ControlThread<T> {
                     server.answered(now, session, ticket, Answered::Program(answer), out);
                 });
             }
+            Command::Checked { session, ticket, is_right } => {
+                self.answered(|server, now, out| {
+                    server.answered(now, session, ticket, Answered::Password(is_right), out);
+                });
+            }
+            Command::PasswordHashes(answer) => self.answered(|server, _, _| server.hashes(&answer)),
             Command::Revocations(answer) => {
                 let now = self.shared.clock.now();
                 self.call(now, |side, out| match side {

@@ -130,6 +130,12 @@ impl Interface {
         let _ = self.commands.send(Command::Revocations(answer));
     }
 
+    /// The hashes of passwords have changed, or cannot be read.
+    pub(super) fn renew_hashes(&self, answer: Answer) {
+        // The control thread lives as long as the interface.
+        let _ = self.commands.send(Command::PasswordHashes(answer));
+    }
+
     /// Begins to serve clients, after the programs of the beginning.
     pub(super) fn release(&self) {
         // The control thread lives as long as the interface.

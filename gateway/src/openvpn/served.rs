@@ -2,21 +2,21 @@
 //!
 //! ```text
 //! create ──> task: Runner::run ──> stop ──> gone
-//!                     │  beside it: the revocation list, read again when it changes
+//!                     │  beside it: the revocation list and the hashes of passwords, read again when they change
 //!                     └── refused ──> link down, and the reason is shown ──> stop
 //! ```
 
 use super::interface::Interface;
-use super::revocation_list::{self, LOOKED_AT};
 use super::runner::{RunError, Runner};
-use super::tree::{self, Accepted, Refused};
+use super::scripts::served::{password_hashes, revocations as read_revocations};
+use super::tree::{self, Accepted, ReadAgain, Refused};
+use super::watched_file::{LOOKED_AT, watch};
 use crate::host;
 use crate::host::netlink::LinkChange;
 use crate::service::Context;
 use crate::tunnel_interface::{Options, Removed, end};
 use config::Path;
 use config::settings::OpenVpn;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -76,7 +76,7 @@ impl Served {
         let read = move || tree::settings(&own, &path, &copy, tree::resolve);
         let read = tokio::task::spawn_blocking(read).await;
         let read = read.map_err(|_| ServiceError::Panicked(name.to_owned()))?;
-        let Accepted { settings, warnings, revocations } = read.map_err(Settings::from)?;
+        let Accepted { settings, warnings, files } = read.map_err(Settings::from)?;
         for warning in warnings {
             tracing::warn!("{warning}");
         }
@@ -91,7 +91,7 @@ impl Served {
         )?;
         let (interface, failure) = (runner.interface(), Failure::default());
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(run(runner, revocations, stopped, context.events.clone(), failure.clone()));
+        let task = tokio::spawn(run(runner, files, stopped, context.events.clone(), failure.clone()));
         Ok(Self { interface, settings: wanted, failure, stop, task })
     }
 
@@ -113,7 +113,7 @@ impl Served {
 
 async fn run(
     mut runner: Runner,
-    revocations: Option<PathBuf>,
+    files: ReadAgain,
     mut stopped: oneshot::Receiver<()>,
     events: mpsc::UnboundedSender<Removed>,
     failure: Failure,
@@ -122,9 +122,18 @@ async fn run(
     let name = interface.name().to_owned();
     // It ends with the runner, and holds the interface no longer.
     let watched = async move {
-        if let Some(file) = revocations {
-            revocation_list::watch(file, LOOKED_AT, |answer| interface.renew_revocations(answer)).await;
-        }
+        let ReadAgain { revocations, hashes } = files;
+        let revocations = async {
+            if let Some(file) = revocations {
+                watch(file, read_revocations, LOOKED_AT, |answer| interface.renew_revocations(answer)).await;
+            }
+        };
+        let hashes = async {
+            if let Some(file) = hashes {
+                watch(file, password_hashes, LOOKED_AT, |answer| interface.renew_hashes(answer)).await;
+            }
+        };
+        tokio::join!(revocations, hashes);
         std::future::pending::<std::convert::Infallible>().await
     };
     let ended = tokio::select! {

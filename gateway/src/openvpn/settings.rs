@@ -6,6 +6,7 @@ use super::limits::Limits;
 use super::login::LoginSettings;
 use super::names::Name;
 use super::options::Own;
+use super::passwords::HashFile;
 use super::scripts::{Environment, Scripts};
 use super::tokens::Tokens;
 use crypto::pki::Certificate;
@@ -121,6 +122,8 @@ pub struct Access {
     pub longest_pending: Duration,
     /// How `auth-user-pass-verify` gets the password.
     pub password_way: PasswordWay,
+    /// The hashes that passwords are compared with (`auth-user-pass-hashes`).
+    pub hashes: Option<HashFile>,
     /// Whether clients without a password are asked about too (`auth-user-pass-optional`).
     pub is_password_optional: bool,
     /// Whether the user name stands for the common name (`username-as-common-name`).
@@ -157,6 +160,7 @@ impl Default for Access {
             longest: Duration::from_secs(60),
             longest_pending: Duration::from_secs(1800),
             password_way: PasswordWay::default(),
+            hashes: None,
             is_password_optional: false,
             uses_user_name: false,
             asks_management: false,

@@ -35,7 +35,10 @@ const OF_A_PROCESS: &[Row] = &[
     ("client-connect", PROGRAM),
     ("client-crresponse", PROGRAM),
     ("client-disconnect", PROGRAM),
-    ("auth-user-pass-verify", PROGRAM),
+    (
+        "auth-user-pass-verify",
+        "delete the line, and set interfaces openvpn INTERFACE authentication password-hash-file FILE: the daemon runs no program",
+    ),
     ("daemon", PROCESS),
     ("dhcp-option", DNS),
     ("dns", DNS),
@@ -114,8 +117,13 @@ pub(super) fn resolve(host: &str) -> io::Result<Vec<IpAddr>> {
 pub(super) struct Accepted {
     pub(super) settings: Settings,
     pub(super) warnings: Vec<String>,
-    /// The file of a server that is read again when it changes.
+    pub(super) files: ReadAgain,
+}
+
+/// The files of a server that are read again when they change.
+pub(super) struct ReadAgain {
     pub(super) revocations: Option<PathBuf>,
+    pub(super) hashes: Option<PathBuf>,
 }
 
 /// The settings of an interface.
@@ -176,8 +184,9 @@ pub(super) fn settings(
     let warnings = plan.remarks.iter().filter(|it| it.is_warning && !kept.contains(&it.directive.as_str()));
     let warnings = warnings.map(|it| remark(profile, path, it)).collect();
     let mut files = plan.programs.by_hook;
-    let revocations = files.remove(&Hook::Revocations).map(|file| file.path);
-    Ok(Accepted { settings: plan.settings, warnings, revocations })
+    let [revocations, hashes] =
+        [Hook::Revocations, Hook::PasswordHashes].map(|hook| files.remove(&hook).map(|file| file.path));
+    Ok(Accepted { settings: plan.settings, warnings, files: ReadAgain { revocations, hashes } })
 }
 
 /// What a server can take over of these settings without an end of sessions.
@@ -312,6 +321,19 @@ mod tests {
         let told = refused(&["openvpn-option 'crl-verify / dir'"]);
         assert!(told.contains("vtun0 openvpn-option: crl-verify: not served for an interface"), "{told}");
         assert!(told.contains("set pki ca NAME crl-file FILE"), "{told}");
+    }
+
+    #[test]
+    fn a_file_of_hashes_is_a_node() {
+        let told = refused(&["authentication password-hash-file /nonexistent/users"]);
+        let node =
+            "interfaces openvpn vtun0 authentication password-hash-file: auth-user-pass-hashes: cannot read";
+        assert!(told.contains(node), "{told}");
+        let told = refused(&[
+            "openvpn-option 'auth-user-pass-verify /bin/true via-file'",
+            "openvpn-option 'script-security 2'",
+        ]);
+        assert!(told.contains("authentication password-hash-file FILE"), "{told}");
     }
 
     #[test]

@@ -1,24 +1,27 @@
-//! The revocation list of a daemon's server, which is read again when it changes. `postern openvpn` has a process for that, as it gives up
-//! its rights; a daemon reads the file with its own.
+//! Files of a daemon's server that are read again when they change: the revocation list, and the hashes of passwords. `postern openvpn`
+//! has a process for that, as it gives up its rights; a daemon reads the files with its own.
 
-use super::scripts::served::revocations;
 use super::scripts::{Answer, Outcome};
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 
 /// How often the file is looked at.
 pub(super) const LOOKED_AT: Duration = Duration::from_secs(2);
 
+/// Reads a file, if it is not as it was.
+pub(super) type Read = fn(&Path, &str) -> io::Result<Answer>;
+
 /// Looks at a file for ever, and hands each new content to `tell`; each failure once.
-pub(super) async fn watch(path: PathBuf, every: Duration, tell: impl Fn(Answer)) {
+pub(super) async fn watch(path: PathBuf, read_file: Read, every: Duration, tell: impl Fn(Answer)) {
     let (mut signature, mut last) = (String::new(), None);
     let mut times = interval(every);
     times.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         times.tick().await;
         let (file, before) = (path.clone(), signature.clone());
-        let read = tokio::task::spawn_blocking(move || revocations(&file, &before)).await;
+        let read = tokio::task::spawn_blocking(move || read_file(&file, &before)).await;
         let answer = match read {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => failed(format!("{}: {error}", path.display())),
@@ -27,7 +30,8 @@ pub(super) async fn watch(path: PathBuf, every: Duration, tell: impl Fn(Answer))
         };
         match &answer.outcome {
             Outcome::Ended(0) => signature = answer.text(1),
-            Outcome::Failed(_) => {}
+            // The same file may be readable again.
+            Outcome::Failed(_) => signature.clear(),
             _ => continue,
         }
         if last.as_ref() != Some(&answer.outcome) || answer.is_success() {
@@ -43,6 +47,7 @@ fn failed(reason: String) -> Answer {
 
 #[cfg(test)]
 mod tests {
+    use super::super::scripts::served::revocations;
     use super::*;
     use lab::files::Files;
     use tokio::sync::mpsc;
@@ -56,7 +61,8 @@ mod tests {
         let files = Files::default();
         files.write("crl.pem", "first", 0o644);
         let (tell, mut told) = mpsc::unbounded_channel();
-        let task = tokio::spawn(watch(files.at("crl.pem"), OFTEN, move |answer| _ = tell.send(answer)));
+        let task =
+            tokio::spawn(watch(files.at("crl.pem"), revocations, OFTEN, move |answer| _ = tell.send(answer)));
         let mut next = async || timeout(LONG, told.recv()).await.expect("in time").expect("it runs");
         assert_eq!(next().await.text(0), "first");
         files.write("crl.pem", "the second", 0o644);

@@ -88,6 +88,8 @@ pub struct Server {
     pub certificate: CertificateOf,
     /// The program that checks user names and passwords.
     pub password_check: Option<PasswordCheck>,
+    /// The file of user names and hashes of passwords, which Postern has beside OpenVPN's directives.
+    pub password_hashes: Option<Material>,
     /// Whether a client without a user name is accepted.
     pub password_optional: bool,
     /// Whether the user name stands for the common name.
@@ -125,6 +127,7 @@ impl Default for Server {
             initial_limit: (100, 10),
             certificate: CertificateOf::Required,
             password_check: None,
+            password_hashes: None,
             password_optional: false,
             username_as_name: false,
             token: None,

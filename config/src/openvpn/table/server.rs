@@ -125,6 +125,15 @@ pub(super) const ROWS: &[Row] = &[
         Ok(())
     })
     .server(),
+    // Not of OpenVPN, which refuses it.
+    served("auth-user-pass-hashes", "FILE", "server.password_hashes", |draft, given| {
+        if !given.is_announced() {
+            draft.server.password_hashes = Some(given.inner_content(0)?);
+        }
+        Ok(())
+    })
+    .block()
+    .server(),
     served("auth-user-pass-optional", "", "server.password_optional", |draft, _| {
         draft.server.password_optional = true;
         Ok(())

@@ -29,11 +29,10 @@ const NOT_OF_SERVER: &[Row] = &[
     ("remote-host", "a server waits for its clients", DELETE),
     ("remote-address", "the address of the server is the first of server subnet", DELETE),
     ("local-address", "the address of the server is the first of server subnet", DELETE),
-    ("authentication", "a client sends a name and a password, and no server does", DELETE),
 ];
 const NOT_OF_SITES: &[Row] = &[
     ("server", "it is for mode server", DELETE),
-    ("authentication", "it is for mode client", DELETE),
+    ("authentication", "it is for mode client or server", DELETE),
     ("replace-default-route", "it is for mode client or server", DELETE),
 ];
 
@@ -101,6 +100,10 @@ impl Reader {
             self.wrong(interface, "mode", "client: remote-host is not set", "set {path} remote-host ADDRESS");
         }
         if let Some(given) = tree.at(&["authentication"]) {
+            if given.has("password-hash-file") {
+                let reason = "mode client: a server checks passwords";
+                self.wrong(interface, "authentication password-hash-file", reason, DELETE);
+            }
             for word in ["username", "password"].into_iter().filter(|word| !given.has(word)) {
                 let fix = format!("set {{path}} authentication {word} TEXT");
                 self.wrong(interface, "authentication", &format!("{word} is not set"), &fix);
@@ -197,6 +200,11 @@ impl Reader {
 
     fn server(&mut self, interface: &Interface<'_>) {
         let empty = Tree::default();
+        let authentication = interface.tree.at(&["authentication"]).unwrap_or(&empty);
+        for word in ["username", "password"].into_iter().filter(|word| authentication.has(word)) {
+            let reason = "mode server: a client sends a name and a password, and no server does";
+            self.wrong(interface, &format!("authentication {word}"), reason, DELETE);
+        }
         let server = interface.tree.at(&["server"]).unwrap_or(&empty);
         let subnets: Vec<IpNet> = parsed(server.values("subnet"));
         if subnets.is_empty() {

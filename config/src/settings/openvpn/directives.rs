@@ -90,6 +90,11 @@ fn server(interface: &Interface<'_>, profile: &mut Profile) {
     if let Some(domain) = server.value("domain-name") {
         file.line(&at("domain-name"), &["push", &format!("dhcp-option DOMAIN {domain}")]);
     }
+    let authentication = interface.tree.at(&["authentication"]);
+    if let Some(hashes) = authentication.and_then(|given| given.value("password-hash-file")) {
+        let origin = interface.at("authentication password-hash-file");
+        file.line(&origin, &["auth-user-pass-hashes", hashes]);
+    }
     if let Some(count) = server.value("max-connections") {
         file.line(&at("max-connections"), &["max-clients", count]);
     }

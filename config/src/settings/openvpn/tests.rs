@@ -185,6 +185,17 @@ fn what_does_not_go_together_is_refused_with_its_node() {
         (CLIENT, "protocol tcp-passive", "a client does not listen"),
         (CLIENT, "authentication username a", "authentication: password is not set"),
         (
+            CLIENT,
+            "authentication password-hash-file /a",
+            "authentication password-hash-file: mode client: a server",
+        ),
+        (SERVER, "authentication username a", "authentication username: mode server: a client sends"),
+        (
+            SITES,
+            "authentication password-hash-file /a",
+            "authentication: mode site-to-site: it is for mode client or server",
+        ),
+        (
             "mode client\ntls ca-certificate ca\ntls certificate it",
             "",
             "mode: client: remote-host is not set",

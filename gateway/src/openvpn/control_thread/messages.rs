@@ -54,6 +54,17 @@ pub enum Command {
         /// The answer.
         answer: Answer,
     },
+    /// A password was compared with the hash of its user.
+    Checked {
+        /// The session.
+        session: SessionNumber,
+        /// The question.
+        ticket: u64,
+        /// Whether it is the right one.
+        is_right: bool,
+    },
+    /// The file of hashes of passwords was looked at.
+    PasswordHashes(Answer),
     /// The revocation list was looked at.
     Revocations(Answer),
     /// The management interface has decided about a client, after [`ClientEvent::Asked`].

@@ -3,11 +3,12 @@
 //! ```text
 //! Authenticate ──> deciding: certificates, password, file of the client, addresses, client-connect, learn-address ──> admit
 //!                     │ one question at a time; the client waits, and nothing else does
-//!                     └──> a program (Command::Answered), or the management interface (Command::Verdict)
+//!                     └──> a program (Command::Answered), the management interface (Command::Decide), or a hash (Command::Checked)
 //! ```
 
 mod deciding;
 mod files;
+mod hashes;
 mod managed;
 mod questions;
 #[cfg(test)]
@@ -18,6 +19,7 @@ pub(super) mod variables;
 
 use super::{Command, Report};
 use crate::openvpn::limits::Limits;
+use crate::openvpn::passwords::Passwords;
 use crate::openvpn::pool::{Lease, Pool};
 use crate::openvpn::scripts::{Environment, Hook, Request as Run, Scripts};
 use crate::openvpn::settings::{Access, ForClients, ServerNetwork, ServerSettings, Site};
@@ -61,6 +63,7 @@ pub(super) struct ServerSide {
     pub(super) site: Option<Site>,
     pool: Pool,
     scripts: Scripts,
+    passwords: Option<Passwords>,
     own: Sender<Command>,
     reports: mpsc::UnboundedSender<Report>,
     /// Clients whose verdict is not complete.
@@ -103,6 +106,7 @@ impl ServerSide {
         let ServerSettings { core, network, mut access, site } = settings;
         let Answers { scripts, own, reports } = answers;
         access.environment.set("dev", interface);
+        let passwords = access.hashes.take().map(|file| Passwords::start(interface, file));
         let pool = Pool::new(&network);
         let own_random = random.fork();
         let core = Server::new(core, engine, random);
@@ -115,6 +119,7 @@ impl ServerSide {
             site,
             pool,
             scripts,
+            passwords,
             own,
             reports,
             deciding,

@@ -1,10 +1,11 @@
 //! What is asked about clients, beside their certificates.
 
 use super::{Refusals, environment, keys, seconds};
+use crate::openvpn::passwords::{HashFile, Users};
 use crate::openvpn::settings::{Access, PasswordWay};
 use crate::openvpn::tokens::Tokens;
 use config::openvpn::OpenVpn;
-use config::openvpn::settings::{Connection, Server, Token};
+use config::openvpn::settings::{Connection, Material, Server, Token};
 use crypto::SecretBytes;
 use crypto::random::System;
 use std::time::Duration;
@@ -19,6 +20,7 @@ pub(super) fn access(settings: &OpenVpn, own: &Server, link: &Connection, refusa
         // As in OpenVPN: half of the time until keys are renewed.
         longest_pending: longest.max(Duration::from_secs(settings.timers.renegotiate_seconds.into()) / 2),
         password_way: if by_environment { PasswordWay::Environment } else { PasswordWay::File },
+        hashes: own.password_hashes.as_ref().and_then(|file| hashes(file, refusals)),
         is_password_optional: own.password_optional,
         uses_user_name: own.username_as_name,
         asks_management: settings.management.as_ref().is_some_and(|management| management.client_auth),
@@ -35,6 +37,18 @@ pub(super) fn access(settings: &OpenVpn, own: &Server, link: &Connection, refusa
         requires_exporter: settings.data.force_exporter,
         authorities: authorities.unwrap_or_default(),
         environment: environment::about_clients(settings, link, refusals),
+    }
+}
+
+fn hashes(file: &Material, refusals: &mut Refusals) -> Option<HashFile> {
+    let name = file.file.as_ref().map_or_else(|| "[inline]".to_owned(), |file| file.display().to_string());
+    match Users::read(&name, file.bytes()) {
+        Ok(users) => Some(HashFile { name, users }),
+        Err(error) => {
+            let fix = "write NAME:HASH in each line, as printed by htpasswd -nB NAME; openssl passwd -6 prints a hash";
+            refusals.wrong("auth-user-pass-hashes", error.to_string(), fix);
+            None
+        }
     }
 }
 

@@ -79,7 +79,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// What is served: wholly, or with the values that `values` and the conversion let pass.
-    const SERVED: &str = "remote proto proto-force port lport rport bind nobind float connect-retry connect-retry-max \
+    const SERVED: &str = "auth-user-pass-hashes remote proto proto-force port lport rport bind nobind float connect-retry connect-retry-max \
         resolv-retry preresolve explicit-exit-notify mssfix tun-mtu link-mtu multihome sndbuf rcvbuf mark ca cert extra-certs key \
         crl-verify verify-x509-name remote-cert-tls ns-cert-type remote-cert-eku peer-fingerprint tls-auth tls-crypt tls-crypt-v2 tls-crypt-v2-max-age \
         key-direction tls-version-min tls-version-max tls-cipher tls-ciphersuites tls-groups ecdh-curve tls-cert-profile data-ciphers ncp-ciphers data-ciphers-fallback compat-mode replay-window cipher auth compress comp-lzo \

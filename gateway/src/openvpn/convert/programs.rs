@@ -40,10 +40,12 @@ pub(super) fn programs(settings: &OpenVpn) -> Programs {
         Revocation::List(material) => material.file.as_ref(),
         Revocation::Directory(path) => Some(path),
     });
+    let hashes = server.and_then(|it| it.password_hashes.as_ref()).and_then(|hashes| hashes.file.as_ref());
     let leases = server.and_then(|it| it.leases.as_ref()).filter(|(_, seconds)| *seconds != 0);
     let files = [
         file(Hook::ClientFile, server.and_then(|it| it.client_directory.as_ref())),
         file(Hook::Revocations, list),
+        file(Hook::PasswordHashes, hashes),
         file(Hook::Leases, leases.map(|(path, _)| path)),
     ];
     let by_hook = by_hook.chain(files.into_iter().flatten());

@@ -389,3 +389,29 @@ fn the_examples_of_two_sites_are_served() {
     assert_eq!(addresses, Some(vec!["203.0.113.1:5000".parse().expect("literal")]));
     assert_eq!(b.site.expect("a site").names.len(), 1);
 }
+
+#[test]
+fn a_file_of_hashes_is_read_at_once_and_its_wrong_lines_are_told() {
+    let right = "anna:$2y$05$uWaclRAwv79iwo34Bt0lF.W2Ga09F7BynQGQlVFzukfun.8xgNhPi\n";
+    let text =
+        format!("{SERVER}\nauth-user-pass-hashes users\nverify-client-cert none\nusername-as-common-name\n");
+    let plan = plan(&text, &[("users", right)]).unwrap_or_else(|lines| panic!("{lines:?}"));
+    assert!(plan.programs.by_hook[&Hook::PasswordHashes].path.ends_with("users"));
+    let SettingsRole::Server(server) = plan.settings.role else { panic!("it is a server") };
+    assert!(server.access.hashes.expect("read").users.admits("anna", "Hello world!"));
+    let refused = |text: &str, content: &str| {
+        self::plan(text, &[("users", content)]).err().expect("refused").join("\n")
+    };
+    let told = refused(&text, &format!("{right}berta:hunter2\n"));
+    assert!(told.contains("auth-user-pass-hashes: users:2: the hash: a text without $METHOD$"), "{told}");
+    assert!(!told.contains("hunter2"), "{told}");
+    let both = format!("{text}script-security 2\nauth-user-pass-verify /bin/true via-file\n");
+    let told = refused(&both, right);
+    assert!(told.contains("auth-user-pass-hashes: auth-user-pass-verify checks passwords, too"), "{told}");
+    let external = format!("{text}auth-gen-token 0 external-auth\n");
+    assert!(refused(&external, right).contains("external-auth hands tokens to a program"));
+    // In the file itself, there is nothing to read again.
+    let block = format!("{SERVER}\n<auth-user-pass-hashes>\n{right}</auth-user-pass-hashes>\n");
+    let plan = self::plan(&block, &[]).unwrap_or_else(|lines| panic!("{lines:?}"));
+    assert!(!plan.programs.by_hook.contains_key(&Hook::PasswordHashes));
+}

@@ -51,6 +51,8 @@ pub enum Hook {
     Revocations,
     /// No program: the file of addresses, which is replaced by the first file of the request.
     Leases,
+    /// No program: the file of users and hashes of their passwords, as [`Hook::Revocations`].
+    PasswordHashes,
 }
 
 /// The exit status of [`Hook::ClientFile`] if the client has a file.
@@ -62,7 +64,7 @@ pub const NO_FILE: i32 = 2;
 
 impl Hook {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Up,
         Self::Down,
         Self::RouteUp,
@@ -79,6 +81,7 @@ impl Hook {
         Self::ClientFile,
         Self::Revocations,
         Self::Leases,
+        Self::PasswordHashes,
     ];
 
     /// The directive that names the program; also `script_type` in its environment, with underscores.
@@ -100,6 +103,7 @@ impl Hook {
             Self::ClientFile => "client-config-dir",
             Self::Revocations => "crl-verify",
             Self::Leases => "ifconfig-pool-persist",
+            Self::PasswordHashes => "auth-user-pass-hashes",
         }
     }
 

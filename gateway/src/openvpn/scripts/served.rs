@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The longest revocation list, and the longest list of names.
+/// The longest revocation list, the longest list of names, and the longest file of hashes.
 const LONGEST: u64 = 16 << 20;
 /// The exit status for a file that has not changed.
 const UNCHANGED: i32 = 1;
@@ -19,6 +19,7 @@ pub(super) fn serve(program: &Program, request: &Request) -> Option<Answer> {
     let answer = match request.hook {
         Hook::ClientFile => client_file(path, argument),
         Hook::Revocations => revocations(path, argument),
+        Hook::PasswordHashes => password_hashes(path, argument),
         Hook::Leases => {
             let content = request.files.first().map(|file| file.content.as_slice()).unwrap_or_default();
             let written = disk::write(path, &Wanted::private(content));
@@ -61,6 +62,14 @@ pub(crate) fn revocations(path: &Path, before: &str) -> io::Result<Answer> {
         disk::read(path, LONGEST)?.0.to_vec()
     };
     Ok(Answer { outcome: Outcome::Ended(0), files: vec![content, signature.into_bytes()] })
+}
+
+/// The file of users and hashes of their passwords, if it is not as it was.
+pub(crate) fn password_hashes(path: &Path, before: &str) -> io::Result<Answer> {
+    if std::fs::metadata(path)?.is_file() {
+        return revocations(path, before);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"))
 }
 
 /// What changes when a file is written or replaced, or when a directory gets or loses a file.

@@ -3,6 +3,7 @@
 use super::questions::Progress;
 use super::variables::{certificate_name, chain, subject};
 use super::{Admitted, ServerSide};
+use crate::openvpn::passwords::Unchecked;
 use crate::openvpn::pool::{Exhausted, Lease};
 use crate::openvpn::scripts::environment::printable;
 use crate::openvpn::scripts::{Answer, Environment, Hook, Outcome};
@@ -45,6 +46,8 @@ pub(super) struct Deciding {
     pub(super) learned: Vec<IpNet>,
     /// The token that it has sent.
     pub(super) token: Option<Token>,
+    /// Which reading of the file of hashes its password is compared with.
+    pub(super) reading: u64,
 }
 
 impl Deciding {
@@ -63,7 +66,7 @@ pub(super) enum Question {
     Certificate(usize),
     /// The management interface about the client.
     Management,
-    /// `auth-user-pass-verify`.
+    /// `auth-user-pass-verify`, or `auth-user-pass-hashes`.
     Password,
     /// Which name the client has.
     Name,
@@ -101,6 +104,8 @@ pub(crate) enum Answered {
     Program(Answer),
     /// Of the management interface.
     Management(Decision),
+    /// Of the file of hashes: whether the password is right.
+    Password(bool),
 }
 
 /// Why a client is refused.
@@ -124,6 +129,10 @@ pub(super) enum Refused {
     Exhausted(#[from] Exhausted),
     #[error("it has no user name and no password")]
     NoPassword,
+    #[error("the password is wrong, or the user is unknown: {0}")]
+    WrongPassword(String),
+    #[error("the file of auth-user-pass-hashes cannot be used")]
+    NoHashes,
     #[error("its user name has more than 64 bytes, or is empty")]
     BadName,
     #[error("its certificate is revoked: its serial number {0} is a file in the directory of crl-verify")]
@@ -149,11 +158,23 @@ impl Refused {
     fn told(&self) -> String {
         match self {
             Self::Told(reason) | Self::Denied(_, reason) => reason.clone(),
-            Self::NoPassword | Self::Program(_) | Self::BadName | Self::Revoked(_) | Self::Certificate(_) => {
-                String::new()
-            }
-            Self::Late | Self::TooMany => "TEMP:the server is busy".to_owned(),
+            Self::NoPassword
+            | Self::WrongPassword(_)
+            | Self::Program(_)
+            | Self::BadName
+            | Self::Revoked(_)
+            | Self::Certificate(_) => String::new(),
+            Self::Late | Self::TooMany | Self::NoHashes => "TEMP:the server is busy".to_owned(),
             other => other.to_string(),
+        }
+    }
+}
+
+impl From<Unchecked> for Refused {
+    fn from(unchecked: Unchecked) -> Self {
+        match unchecked {
+            Unchecked::NoFile => Self::NoHashes,
+            Unchecked::TooMany => Self::TooMany,
         }
     }
 }
@@ -188,6 +209,7 @@ impl ServerSide {
             prefixes: Vec::new(),
             learned: Vec::new(),
             token: None,
+            reading: 0,
             request,
         };
         if let Some(serial) = self.files.revoked(&deciding.environment) {

@@ -23,6 +23,8 @@ pub(super) struct FileWatch {
     look_at: Option<Time>,
     /// What the process for files has told of the last state of the revocation list.
     signature: String,
+    /// The same of the file of hashes of passwords.
+    pub(super) hashes: String,
     /// Serial numbers in decimal, of a directory.
     revoked: BTreeSet<String>,
     /// The check with the last file of revocation lists, if there was another one than at the start.
@@ -34,8 +36,10 @@ pub(super) struct FileWatch {
 impl FileWatch {
     pub(super) fn new(scripts: &Scripts) -> Self {
         Self {
-            look_at: scripts.has(Hook::Revocations).then(|| Time::from_nanoseconds(0)),
+            look_at: (scripts.has(Hook::Revocations) || scripts.has(Hook::PasswordHashes))
+                .then(|| Time::from_nanoseconds(0)),
             signature: String::new(),
+            hashes: String::new(),
             revoked: BTreeSet::new(),
             check: None,
             has_leases: scripts.has(Hook::Leases),
@@ -75,15 +79,36 @@ impl ServerSide {
         let is_due = |at: Option<Time>| at.is_some_and(|at| now.monotonic >= at);
         if is_due(self.files.look_at) {
             self.files.look_at = Some(now.monotonic + LOOKED_AT);
-            let mut run = Run::new(Hook::Revocations, Environment::default(), NOTICE);
-            run.arguments = vec![self.files.signature.clone()];
-            run.line = line_of("crl-verify");
-            let own = self.own.clone();
-            // The control thread may have ended.
-            self.scripts.run(&run, move |answer| _ = own.send(Command::Revocations(answer)));
+            self.look_at(Hook::Revocations, &self.files.signature, Command::Revocations);
+            self.look_at(Hook::PasswordHashes, &self.files.hashes, Command::PasswordHashes);
         }
         if is_due(self.files.write_at) {
             self.write_leases();
+        }
+    }
+
+    fn look_at(&self, hook: Hook, signature: &str, command: fn(Answer) -> Command) {
+        if !self.scripts.has(hook) {
+            return;
+        }
+        let mut run = Run::new(hook, Environment::default(), NOTICE);
+        run.arguments = vec![signature.to_owned()];
+        run.line = line_of(hook.directive());
+        let own = self.own.clone();
+        // The control thread may have ended.
+        self.scripts.run(&run, move |answer| _ = own.send(command(answer)));
+    }
+
+    /// The file of hashes of passwords was looked at.
+    pub(in super::super) fn hashes(&mut self, answer: &Answer) {
+        match &answer.outcome {
+            Outcome::Ended(0) => self.files.hashes = answer.text(1),
+            // The same file may be readable again.
+            Outcome::Failed(_) => self.files.hashes.clear(),
+            _ => return,
+        }
+        if let Some(passwords) = &mut self.passwords {
+            passwords.read_again(answer);
         }
     }
 

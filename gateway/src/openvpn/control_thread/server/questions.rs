@@ -17,7 +17,7 @@ use tunnel::openvpn::wrap::v2::Metadata;
 use zeroize::Zeroizing;
 
 /// The longest user name that stands for a common name, as in OpenVPN.
-const LONGEST_NAME: usize = 64;
+pub(super) const LONGEST_NAME: usize = 64;
 /// The number of the file with the reason of a refusal, among those of `auth-user-pass-verify`.
 const REASON: usize = 2;
 /// The same for a request to wait for the user.
@@ -53,6 +53,7 @@ impl ServerSide {
                 Ok(Go(Question::Nothing))
             }
             Question::Management => self.ask_management(now, session, deciding),
+            Question::Password if self.passwords.is_some() => self.check_password(now, session, deciding),
             Question::Password => Ok(self.ask_about_password(now, session, deciding)),
             Question::Name => self.name(session, deciding),
             Question::File => self.ask_for_file(now, session, deciding),
@@ -81,6 +82,7 @@ impl ServerSide {
             Answered::Management(Decision::Refuse { reason, told }) => {
                 return Err(Refused::Denied(reason, told));
             }
+            Answered::Password(is_right) => return self.password_checked(deciding, is_right),
             Answered::Program(answer) => answer,
         };
         if answer.outcome == Outcome::Deferred {
@@ -190,7 +192,7 @@ impl ServerSide {
 
     /// Whether passwords are checked.
     pub(super) fn asks_password(&self) -> bool {
-        self.access.asks_management || self.scripts.has(Hook::AuthUserPassVerify)
+        self.access.asks_management || self.passwords.is_some() || self.scripts.has(Hook::AuthUserPassVerify)
     }
 
     fn ask_about_password(&mut self, now: Now, session: SessionNumber, deciding: &mut Deciding) -> Progress {

@@ -1,5 +1,7 @@
 //! Decisions about clients, with programs that are run. The core has no sessions: the tests call the server as the core would.
 
+mod hashes;
+
 use super::*;
 use crate::openvpn::control_thread::ClientEvent;
 use crate::openvpn::convert::tests::{SERVER, server};
@@ -88,10 +90,14 @@ impl Bed {
     fn settle(&mut self, session: SessionNumber) {
         while self.side.deciding.contains_key(&session) {
             let command = self.commands.recv_timeout(LONG).expect("an answer");
-            if let Command::Answered { session, ticket, answer } = command {
-                let answered = Answered::Program(answer);
-                self.side.answered(now(), session, ticket, answered, &mut Outbox::new());
-            }
+            let (session, ticket, answered) = match command {
+                Command::Answered { session, ticket, answer } => (session, ticket, Answered::Program(answer)),
+                Command::Checked { session, ticket, is_right } => {
+                    (session, ticket, Answered::Password(is_right))
+                }
+                _ => continue,
+            };
+            self.side.answered(now(), session, ticket, answered, &mut Outbox::new());
         }
     }
 

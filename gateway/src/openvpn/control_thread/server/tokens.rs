@@ -34,11 +34,17 @@ impl ServerSide {
         }
         match state {
             State::Initial => Ok(false),
-            State::Authenticated => Ok(true),
+            State::Authenticated => self.still_known(&credentials.user).map(|()| true),
             // The client asks the user again.
             State::Expired => Err(Refused::Told("SESSION: token expired".to_owned())),
             State::Invalid => Err(Refused::Told("SESSION: token invalid".to_owned())),
         }
+    }
+
+    /// A token ends with the user in the file of hashes.
+    fn still_known(&self, user: &str) -> Result<(), Refused> {
+        let Some(passwords) = &self.passwords else { return Ok(()) };
+        if passwords.knows(user)? { Ok(()) } else { Err(Refused::Told("SESSION: token invalid".to_owned())) }
     }
 
     /// The token of a client that is admitted, and the option that tells it.
