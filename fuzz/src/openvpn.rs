@@ -11,7 +11,7 @@ use tunnel::openvpn::client::ClientWrap;
 use tunnel::openvpn::data::{Header, Inner};
 use tunnel::openvpn::keepalive::Keepalive;
 use tunnel::openvpn::key_method::{Credentials, KeyMethod};
-use tunnel::openvpn::limits::LONGEST_PACKET;
+use tunnel::openvpn::limits::{CONTROL_PACKET, LONGEST_PACKET};
 use tunnel::openvpn::negotiate::{self, DataCipher};
 use tunnel::openvpn::packet::{Body, Lead, Opcode, SessionId};
 use tunnel::openvpn::peer::Timing;
@@ -105,6 +105,7 @@ pub fn session(mut data: &[u8]) {
         features: OURS,
         keepalive: Keepalive::default(),
         timing: Timing::default(),
+        control_packet: CONTROL_PACKET,
         pulls: true,
     };
     let mut client = Client::new(configuration, Arc::new(AwsLc), Box::new(Constant));

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tunnel::openvpn::action::Request;
 use tunnel::openvpn::channel::{Announcement, Channel, ChannelEvent};
-use tunnel::openvpn::limits::MAX_PENDING;
+use tunnel::openvpn::limits::{CONTROL_PACKET, MAX_PENDING};
 use tunnel::openvpn::negotiate::DataCipher;
 use tunnel::openvpn::packet::SessionId;
 use tunnel::openvpn::peer::Timing;
@@ -65,6 +65,9 @@ fn server() -> Server {
         max_clients: 2,
         features: OURS,
         timing: Timing::default(),
+        control_packet: CONTROL_PACKET,
+        new_sessions: None,
+        answers: None,
         only: None,
     };
     Server::new(configuration, Arc::new(AwsLc), Box::new(Counting(1)))

@@ -17,7 +17,7 @@ use tunnel::openvpn::client::ClientWrap;
 use tunnel::openvpn::data::Header;
 use tunnel::openvpn::keepalive::Keepalive;
 use tunnel::openvpn::key_method;
-use tunnel::openvpn::limits::LONGEST_PACKET;
+use tunnel::openvpn::limits::{CONTROL_PACKET, LONGEST_PACKET};
 use tunnel::openvpn::negotiate::DataCipher;
 use tunnel::openvpn::peer::Timing;
 use tunnel::openvpn::peer_info::OURS;
@@ -64,6 +64,7 @@ fn client(credentials: &Credentials) -> Outcome<Client> {
         features: OURS,
         keepalive: Keepalive::default(),
         timing: Timing::default(),
+        control_packet: CONTROL_PACKET,
         pulls: true,
     };
     Ok(Client::new(configuration, Arc::new(AwsLc), Box::new(System::default())))

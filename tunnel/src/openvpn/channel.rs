@@ -12,6 +12,7 @@ use super::key_method::{Credentials, KeyMethod, KeySource};
 use super::keys::{self, DataKeys};
 use super::limits::{LONGEST_PACKET, RENEW_INTERVAL};
 use super::packet::{Body, Lead, Malformed, Opcode, SessionId};
+pub use super::packet_error::PacketError;
 use super::session::{Beginning, KeyError, KeyEvent, KeySession};
 use super::tls::{Tls, TlsConfig, TlsError};
 use super::wrap::{Opened, PacketId, Role, WrapError, Wrapper};
@@ -70,46 +71,6 @@ impl fmt::Debug for ChannelEvent {
             Self::Renewing => f.write_str("Renewing"),
             Self::Failed { key_id, error } => write!(f, "Failed({key_id}, {error})"),
         }
-    }
-}
-
-/// Why a packet was not accepted. No key is changed, but a wrap may have noted the packet's number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PacketError {
-    /// The wrap refused it.
-    #[error(transparent)]
-    Wrap(#[from] WrapError),
-    /// Its session ID, or the one that it acknowledges, is not of this session.
-    #[error("the control packet is of another session")]
-    OtherSession,
-    /// The peer of two sites is expected at another address.
-    #[error("the control packet is of another address than that of remote, and float is not set")]
-    OtherAddress,
-    /// No key has this ID.
-    #[error("the control packet is of a key that is not negotiated")]
-    UnknownKey,
-    /// Too many sessions of this source, or of all, have not authenticated or began at once, or the cookie is spent.
-    #[error("too many clients that have not authenticated, or a copy of a packet that has begun a session")]
-    TooMany,
-    /// The peer begins to negotiate keys more often than is useful.
-    #[error("new keys are negotiated more often than every {} ms", RENEW_INTERVAL.as_millis())]
-    TooSoon,
-    /// The configuration of TLS is not usable.
-    #[error("TLS cannot begin with this configuration")]
-    NoTls,
-    /// The client's key of tls-crypt-v2 is too old.
-    #[error(
-        "the client's tls-crypt-v2 key is older than tls-crypt-v2-max-age, or does not say when it was made"
-    )]
-    OldKey,
-    /// A client before 2.6, which is served only if the configuration allows it.
-    #[error("a client with tls-crypt-v2 that cannot return a cookie: it is older than 2.6")]
-    NoCookie,
-}
-
-impl From<Malformed> for PacketError {
-    fn from(error: Malformed) -> Self {
-        Self::Wrap(error.into())
     }
 }
 
@@ -222,7 +183,8 @@ impl Channel {
         if self.keys.len() == KEYS {
             self.keys.pop_front();
         }
-        self.keys.push_back(KeySession::new(now.monotonic, key_id, self.role, tls, beginning, ours));
+        let room = self.wrapper_of(key_id).room();
+        self.keys.push_back(KeySession::new(now.monotonic, key_id, self.role, tls, beginning, ours, room));
         self.last = key_id;
         Ok(())
     }
@@ -401,8 +363,8 @@ impl Channel {
         let Some(first) = self.keys.iter().find(|key| key.key_id == 0) else { return Err(TlsError::Gone) };
         let exported = keys::export_wrap(first.tls())?;
         let keys = self.wrapper.keys().renewed(&exported, self.role);
-        self.renewed_wrapper =
-            Some(Wrapper::new(keys, PacketId { number: 0, time: now.wall.as_secs() as u32 }));
+        let wrapper = Wrapper::new(keys, PacketId { number: 0, time: now.wall.as_secs() as u32 });
+        self.renewed_wrapper = Some(wrapper.limited_to(self.wrapper.longest()));
         Ok(())
     }
 

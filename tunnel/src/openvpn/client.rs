@@ -70,6 +70,8 @@ pub struct ClientConfiguration {
     pub keepalive: Keepalive,
     /// The times.
     pub timing: Timing,
+    /// The longest control packet that is sent, with its UDP and IP header (`max-packet-size`).
+    pub control_packet: usize,
     /// Whether the server pushes options; not with a peer, site to site.
     pub pulls: bool,
 }
@@ -98,6 +100,7 @@ pub struct Client {
     keepalive: Keepalive,
     timing: Timing,
     features: u32,
+    control_packet: usize,
     pulls: bool,
     engine: Arc<dyn Engine>,
     random: Box<dyn Random>,
@@ -125,6 +128,7 @@ impl Client {
             features,
             keepalive,
             timing,
+            control_packet,
             pulls,
         } = configuration;
         let peer_info = if pulls {
@@ -150,6 +154,7 @@ impl Client {
             keepalive,
             timing,
             features,
+            control_packet,
             pulls,
             engine,
             random,
@@ -203,6 +208,7 @@ impl Client {
             }
         };
         let wrapper = Wrapper::new(keys, PacketId { number: after, time: now.wall.as_secs() as u32 });
+        let wrapper = wrapper.limited_to(self.control_packet);
         let local = SessionId::random(&mut *self.random);
         let mut channel = Channel::new(self.tls.clone(), wrapper, local, self.announcement.clone());
         channel.set_wrapped_key(wrapped);

@@ -19,8 +19,10 @@ pub const RETRANSMIT: Duration = Duration::from_secs(2);
 pub const EARLY_RETRANSMIT: u32 = 3;
 /// The default limit of a control packet, with its UDP and IP header.
 pub const CONTROL_PACKET: usize = 1250;
-/// What outer headers and the longest wrap take of [`CONTROL_PACKET`].
-pub const CONTROL_OVERHEAD: usize = 40 + 8 + 1 + 8 + 8 + 64 + 1 + 4 * MAX_CARRIED_ACKS + 8 + 4;
+/// What all but the wrap takes of [`CONTROL_PACKET`]: IP and UDP headers, type, session ID, acknowledgments, message number.
+pub const CONTROL_OVERHEAD: usize = 40 + 8 + 1 + 8 + 1 + 4 * MAX_CARRIED_ACKS + 8 + 4;
+/// A control packet carries at least so many bytes of TLS, even if it is longer than wanted then.
+pub const LEAST_CHUNK: usize = 16;
 /// The longest control packet accepted.
 pub const LONGEST_PACKET: usize = 2048;
 /// The longest command or key exchange message accepted, in one TLS record.

@@ -29,6 +29,7 @@ pub mod limits;
 pub mod negotiate;
 pub mod offer;
 pub mod packet;
+mod packet_error;
 mod pair;
 pub mod peer;
 pub mod peer_info;

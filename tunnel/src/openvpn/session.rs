@@ -6,7 +6,7 @@
 //! ```
 
 use super::key_method::{KeyMethod, KeySource};
-use super::limits::{CONTROL_OVERHEAD, CONTROL_PACKET, MAX_ACKS, MAX_BACKLOG, MAX_CARRIED_ACKS};
+use super::limits::{LEAST_CHUNK, MAX_ACKS, MAX_BACKLOG, MAX_CARRIED_ACKS};
 use super::packet::{Body, Lead, Opcode, SessionId};
 use super::reliable::{Received, Receiver, Sender, Transmission};
 use super::tls::{Tls, TlsError};
@@ -14,9 +14,6 @@ use super::wrap::Role;
 use crate::Time;
 use std::collections::VecDeque;
 use zeroize::Zeroizing;
-
-/// Bytes of TLS in one packet.
-const CHUNK: usize = CONTROL_PACKET - CONTROL_OVERHEAD;
 
 /// What happened to a key.
 pub enum KeyEvent {
@@ -68,6 +65,8 @@ pub struct KeySession {
     with_key: Option<usize>,
     peer_reset: bool,
     ours: KeyMethod,
+    /// Bytes of TLS in one packet.
+    room: usize,
     is_sent: bool,
     their_source: Option<KeySource>,
     /// Whether data keys were installed, and the caller of a server has accepted them.
@@ -75,8 +74,16 @@ pub struct KeySession {
 }
 
 impl KeySession {
-    /// Begins. `ours`: the message for the peer.
-    pub fn new(now: Time, key_id: u8, role: Role, tls: Tls, beginning: Beginning, ours: KeyMethod) -> Self {
+    /// Begins. `ours`: the message for the peer; `room`: the bytes of TLS in one packet.
+    pub fn new(
+        now: Time,
+        key_id: u8,
+        role: Role,
+        tls: Tls,
+        beginning: Beginning,
+        ours: KeyMethod,
+        room: usize,
+    ) -> Self {
         let mut sender = Sender::after_reset();
         let mut receiver = Receiver::after_reset();
         if let Beginning::Reset(opcode) = beginning {
@@ -94,6 +101,7 @@ impl KeySession {
             with_key: None,
             peer_reset: beginning == Beginning::AfterResets,
             ours,
+            room,
             is_sent: false,
             their_source: None,
             is_installed: false,
@@ -235,7 +243,7 @@ impl KeySession {
         let is_begun = self.peer_reset && self.sender.is_acknowledged(0);
         while is_begun && self.sender.has_room() && !self.backlog.is_empty() {
             let key = self.with_key.take();
-            let length = CHUNK.saturating_sub(key.unwrap_or(0)).max(64).min(self.backlog.len());
+            let length = self.room.saturating_sub(key.unwrap_or(0)).max(LEAST_CHUNK).min(self.backlog.len());
             let opcode = if key.is_some() { Opcode::ControlWithKey } else { Opcode::Control };
             self.sender.push(now, opcode, self.backlog.drain(..length).collect());
         }

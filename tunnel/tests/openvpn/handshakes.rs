@@ -5,6 +5,8 @@ use crate::{assert_carries, seconds};
 use packet::DropReason;
 use tunnel::openvpn::Cause;
 use tunnel::openvpn::data::Framing;
+use tunnel::openvpn::limits::CONTROL_PACKET;
+use tunnel::openvpn::packet::Lead;
 
 #[test]
 fn a_client_connects_with_tls_crypt_and_packets_pass() {
@@ -70,4 +72,32 @@ fn two_kinds_of_framing_do_not_pass() {
     network.send(SERVER, session, &crate::inner(7));
     network.run(seconds(1));
     assert_eq!(network.hosts[CLIENT].dropped(DropReason::Compressed), 1);
+}
+
+/// The longest control packet, and how many there were, until a client has connected.
+fn control_packets(setup: &Setup) -> (usize, usize) {
+    let mut network = setup.network(setup.tls_crypt(), 1);
+    network.connect(CLIENT);
+    network.run(seconds(20));
+    let limit = setup.control_packet;
+    assert!(network.is_connected(CLIENT), "{limit}: {:?}", network.hosts[CLIENT].closed);
+    let lengths = network.log.iter().map(|(_, sent)| &sent.bytes).filter_map(|bytes| {
+        let lead = Lead::parse(*bytes.first()?)?;
+        (!lead.opcode.is_data()).then_some(bytes.len())
+    });
+    let lengths: Vec<usize> = lengths.collect();
+    assert_carries(&mut network, 7);
+    (lengths.iter().max().copied().unwrap_or_default(), lengths.len())
+}
+
+#[test]
+fn control_packets_are_as_long_as_the_limit_allows() {
+    // IPv6 and UDP.
+    const HEADERS: usize = 48;
+    let (longest, usual) = control_packets(&Setup::new());
+    assert!((900..=CONTROL_PACKET - HEADERS).contains(&longest), "{longest}");
+    for limit in [154, 400, 600] {
+        let (longest, count) = control_packets(&Setup { control_packet: limit, ..Setup::new() });
+        assert!(longest <= limit - HEADERS && count > usual, "{limit}: {longest}, {count} packets");
+    }
 }

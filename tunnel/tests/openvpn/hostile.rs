@@ -10,7 +10,7 @@ use tunnel::openvpn::channel::PacketError;
 use tunnel::openvpn::client::ClientWrap;
 use tunnel::openvpn::limits::{MAX_PENDING_SOURCE, RESET_ANSWERS};
 use tunnel::openvpn::packet::{Body, Lead, Opcode, SessionId};
-use tunnel::openvpn::server::ServerWrap;
+use tunnel::openvpn::server::{Rate, ServerWrap};
 use tunnel::openvpn::wrap::v2::ServerKey;
 use tunnel::openvpn::wrap::{PacketId, Role, StaticKey, WrapKeys};
 
@@ -216,4 +216,58 @@ fn clients_that_return_their_cookie_do_not_use_up_the_answers() {
         arrive(&mut network, from, third_packet(session, &answer));
     }
     assert_eq!(session_count(&network), clients as usize);
+}
+
+/// Of so many clients that send a first packet, how many get an answer, and how many have a session then.
+fn begin(network: &mut Network, clients: std::ops::Range<u16>) -> (usize, usize) {
+    let (mut answers, before) = (0, session_count(network));
+    for number in clients {
+        let (session, [high, low]) = (SessionId([7; 8]), number.to_be_bytes());
+        let from = ([203, 0, high, low], 4000).into();
+        let Some(answer) = arrive(network, from, first_packet(session)) else { continue };
+        answers += 1;
+        arrive(network, from, third_packet(session, &answer));
+    }
+    (answers, session_count(network) - before)
+}
+
+#[test]
+fn new_sessions_are_limited_in_each_period_and_not_those_that_are_there() {
+    let mut setup = Setup::new();
+    setup.new_sessions = Some(Rate { most: 3, period: seconds(10) });
+    let mut network = without_wrap(&setup);
+    network.connect(CLIENT);
+    network.run(seconds(1));
+    assert_eq!(begin(&mut network, 0..5), (5, 2), "the client is the third");
+    assert_eq!(network.hosts[SERVER].refused, [PacketError::TooOften; 3]);
+    network.run(seconds(10));
+    assert_eq!(begin(&mut network, 5..10), (5, 3), "in the next period");
+    assert_carries(&mut network, 1);
+}
+
+#[test]
+fn a_refused_client_connects_in_the_next_period_without_a_new_first_packet() {
+    let mut setup = Setup::new();
+    setup.new_sessions = Some(Rate { most: 1, period: seconds(5) });
+    let mut network = without_wrap(&setup);
+    assert_eq!(begin(&mut network, 0..1), (1, 1));
+    network.connect(CLIENT);
+    network.run(seconds(4));
+    assert!(!network.is_connected(CLIENT));
+    network.run(seconds(16));
+    assert!(network.is_connected(CLIENT), "{:?}", network.hosts[CLIENT].closed);
+}
+
+#[test]
+fn answers_to_clients_that_do_not_go_on_are_limited_as_configured() {
+    let mut setup = Setup::new();
+    setup.answers = Some(Rate { most: 5, period: seconds(10) });
+    let mut network = without_wrap(&setup);
+    let first = |network: &mut Network, number: u16| {
+        arrive(network, ([203, 0, 113, 7], number).into(), first_packet(SessionId([3; 8]))).is_some()
+    };
+    assert_eq!(begin(&mut network, 0..20), (20, 20), "those that go on do not count");
+    assert_eq!((0..20).filter(|number| first(&mut network, 100 + number)).count(), 5);
+    network.run(seconds(4));
+    assert_eq!((0..20).filter(|number| first(&mut network, 200 + number)).count(), 2);
 }

@@ -15,10 +15,11 @@ use tunnel::openvpn::client::ClientWrap;
 use tunnel::openvpn::data::Framing;
 use tunnel::openvpn::keepalive::Keepalive;
 use tunnel::openvpn::key_method::Credentials;
+use tunnel::openvpn::limits::CONTROL_PACKET;
 use tunnel::openvpn::negotiate::DataCipher;
 use tunnel::openvpn::peer::Timing;
 use tunnel::openvpn::peer_info::OURS;
-use tunnel::openvpn::server::{OnlyPeer, ServerWrap};
+use tunnel::openvpn::server::{OnlyPeer, Rate, ServerWrap};
 use tunnel::openvpn::verify;
 use tunnel::openvpn::wrap::{Role, StaticKey, WrapKeys};
 use tunnel::openvpn::{Client, ClientConfiguration, Server, ServerConfiguration};
@@ -85,6 +86,9 @@ pub struct Setup {
     pub server_ends_compression: bool,
     pub client_framing: Option<Framing>,
     pub client_information: Vec<(String, String)>,
+    pub control_packet: usize,
+    pub new_sessions: Option<Rate>,
+    pub answers: Option<Rate>,
     /// Whether both are peers, site to site.
     pub is_pair: bool,
     /// Where the server expects its peer.
@@ -113,6 +117,9 @@ impl Setup {
             server_ends_compression: false,
             client_framing: None,
             client_information: Vec::new(),
+            control_packet: CONTROL_PACKET,
+            new_sessions: None,
+            answers: None,
             is_pair: false,
             only_at: None,
         }
@@ -137,6 +144,9 @@ impl Setup {
             max_clients: self.max_clients,
             features: self.server_features,
             timing: self.server_timing,
+            control_packet: self.control_packet,
+            new_sessions: self.new_sessions,
+            answers: self.answers,
             only: self.is_pair.then(|| OnlyPeer { addresses: self.only_at.clone(), mtu: 1500 }),
         };
         Server::new(configuration, Arc::new(AwsLc), Box::new(Seeded::new(seed)))
@@ -157,6 +167,7 @@ impl Setup {
             features: self.client_features,
             keepalive: self.client_keepalive,
             timing: self.client_timing,
+            control_packet: self.control_packet,
             pulls: !self.is_pair,
         };
         Client::new(configuration, Arc::new(AwsLc), Box::new(Seeded::new(seed)))

@@ -83,7 +83,7 @@ pub struct Server {
     /// New connections, and the seconds in which they may come.
     pub connect_limit: Option<(u32, u32)>,
     /// Answers to unauthenticated sources, and the seconds in which they are sent.
-    pub initial_limit: (u32, u32),
+    pub initial_limit: Option<(u32, u32)>,
     /// Whether clients need a certificate.
     pub certificate: CertificateOf,
     /// The program that checks user names and passwords.
@@ -124,7 +124,7 @@ impl Default for Server {
             max_clients: 1024,
             max_routes: 256,
             connect_limit: None,
-            initial_limit: (100, 10),
+            initial_limit: None,
             certificate: CertificateOf::Required,
             password_check: None,
             password_hashes: None,

@@ -218,8 +218,12 @@ pub(super) const ROWS: &[Row] = &[
         Ok(())
     }),
     served("max-packet-size", "BYTES", "tls.packet, connection.mssfix", |draft, given| {
-        let bytes: u16 = given.number(0, 154..=2048)?;
-        draft.tls.packet = Some(bytes);
+        let bytes: u16 = given.number(0, 1..=u16::MAX)?;
+        let packet = bytes.clamp(154, 2048);
+        if packet != bytes {
+            draft.warn(format!("control packets have {packet} bytes at most"));
+        }
+        draft.tls.packet = Some(packet);
         draft.link.base.mssfix = MssFix::Mtu(bytes);
         Ok(())
     }),

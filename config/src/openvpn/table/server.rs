@@ -94,12 +94,14 @@ pub(super) const ROWS: &[Row] = &[
     })
     .server(),
     served("connect-freq", "NUMBER SECONDS", "server.connect_limit", |draft, given| {
-        draft.server.connect_limit = Some((given.count(0)?, given.number(1, 1..=86_400)?));
+        draft.server.connect_limit =
+            Some((given.number(0, 1..=u32::MAX >> 1)?, given.number(1, 1..=u32::MAX >> 1)?));
         Ok(())
     })
     .server(),
     served("connect-freq-initial", "NUMBER SECONDS", "server.initial_limit", |draft, given| {
-        draft.server.initial_limit = (given.count(0)?, given.number(1, 1..=86_400)?);
+        draft.server.initial_limit =
+            Some((given.number(0, 1..=u32::MAX >> 1)?, given.number(1, 1..=u32::MAX >> 1)?));
         Ok(())
     })
     .server(),

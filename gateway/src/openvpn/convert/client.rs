@@ -1,6 +1,6 @@
 //! The settings of a client.
 
-use super::{Refusals, Sources, ciphers, fallback, keepalive, keys, routing, timing};
+use super::{Refusals, Sources, ciphers, control_packet, fallback, keepalive, keys, routing, timing};
 use crate::openvpn::login::{LoginSettings, Question};
 use crate::openvpn::names::Name;
 use crate::openvpn::settings::{ClientLink, ClientSettings, RenewClient, remotes};
@@ -67,6 +67,7 @@ pub(super) fn client(
         features: OURS,
         keepalive: keepalive(settings, refusals),
         timing: timing(settings),
+        control_packet: control_packet(settings),
         pulls: settings.role == Role::Client,
     };
     Some(ClientSettings {

@@ -33,6 +33,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 use tunnel::openvpn::keepalive::{Keepalive, Silence};
+use tunnel::openvpn::limits::CONTROL_PACKET;
 use tunnel::openvpn::negotiate::DataCipher;
 use tunnel::openvpn::peer::Timing;
 
@@ -205,6 +206,11 @@ fn mssfix(link: &Connection) -> Option<u16> {
         MssFix::Mtu(bytes) => Some(bytes),
         MssFix::Payload(bytes) => Some(bytes.saturating_add(HEADERS)),
     }
+}
+
+/// The longest control packet that is sent.
+fn control_packet(settings: &OpenVpn) -> usize {
+    settings.tls.packet.map_or(CONTROL_PACKET, usize::from)
 }
 
 fn timing(settings: &OpenVpn) -> Timing {

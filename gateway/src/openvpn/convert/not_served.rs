@@ -23,12 +23,8 @@ pub(super) const NOT_SERVED: &[Row] = &[
     ("askpass", "remove the password of the private key: openssl pkey -in FILE -out FILE"),
     ("x509-username-field", "delete the line: the common name is the name of a client"),
     ("x509-track", "delete the line: programs get all fields of the subject, as X509_0_CN"),
-    ("max-packet-size", "delete the line, and write mssfix BYTES mtu"),
     // Scripts.
     ("client-crresponse", "delete the line: static-challenge of clients needs auth-user-pass-verify alone"),
-    // The server.
-    ("connect-freq", DELETE),
-    ("connect-freq-initial", DELETE),
     // The session, and the client.
     (
         "allow-pull-fqdn",
@@ -99,7 +95,8 @@ mod tests {
         inactive session-timeout ping-exit ping-timer-rem tls-exit single-session up down down-pre up-delay up-restart route-up route-pre-down ipchange \
         dhcp-option dns dns-updown \
         remote-random tun-mtu-max ifconfig-noexec ifconfig-ipv6 block-ipv6 route-metric route-table route-delay \
-        route-noexec redirect-gateway redirect-private pull-filter route-nopull push-peer-info allow-recursive-routing";
+        route-noexec redirect-gateway redirect-private pull-filter route-nopull push-peer-info allow-recursive-routing \
+        connect-freq connect-freq-initial max-packet-size";
 
     #[test]
     fn each_directive_that_the_reader_takes_is_served_or_refused() {

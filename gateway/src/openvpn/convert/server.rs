@@ -1,18 +1,22 @@
 //! The settings of a server.
 
-use super::{Refusals, Sources, access, ciphers, fallback, keys, routes, seconds, timing};
+use super::{Refusals, Sources, access, ciphers, control_packet, fallback, keys, routes, seconds, timing};
 use crate::openvpn::pool::first_v6;
 use crate::openvpn::settings::{Renew, Renewed, ServerNetwork, ServerSettings};
 use config::openvpn::OpenVpn;
-use config::openvpn::settings::{Addresses, CertificateOf, Compression, Connection, Revocation, Server};
+use config::openvpn::settings::{
+    Addresses, CertificateOf, Compression, Connection, Revocation, Server, Transport,
+};
 use ipnet::{Ipv4Net, Ipv6Net};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tunnel::openvpn::ServerConfiguration;
 use tunnel::openvpn::offer::Offer;
 use tunnel::openvpn::peer_info::OURS;
+use tunnel::openvpn::server::Rate;
 use tunnel::openvpn::verify::{self, Identity, PeerCheck};
 use tunnel::openvpn::wrap::Role;
 
@@ -48,9 +52,17 @@ pub(super) fn server(
         max_clients: own.max_clients as usize,
         features: OURS,
         timing: timing(settings),
+        control_packet: control_packet(settings),
+        new_sessions: own.connect_limit.map(rate),
+        // Of a TCP connection the address is proved already.
+        answers: own.initial_limit.filter(|_| link.protocol.transport == Transport::Udp).map(rate),
         only: None,
     };
     Some(ServerSettings { core, network, access, site: None })
+}
+
+fn rate((most, seconds): (u32, u32)) -> Rate {
+    Rate { most, period: Duration::from_secs(seconds.into()) }
 }
 
 /// The configuration of TLS.

@@ -1,6 +1,9 @@
 //! The settings of a server of TLS with one peer, site to site. The client of TLS is a client that pulls nothing.
 
-use super::{Refusals, Sources, access, ciphers, client, fallback, keys, routing, seconds, server, timing};
+use super::{
+    Refusals, Sources, access, ciphers, client, control_packet, fallback, keys, routing, seconds, server,
+    timing,
+};
 use crate::openvpn::settings::{self, ServerNetwork, ServerSettings, Site, remotes};
 use config::openvpn::OpenVpn;
 use config::openvpn::settings::{
@@ -63,6 +66,9 @@ pub(super) fn site(
         max_clients: 1,
         features: OURS,
         timing: timing(settings),
+        control_packet: control_packet(settings),
+        new_sessions: None,
+        answers: None,
         only: Some(OnlyPeer { addresses, mtu: link.tun_mtu }),
     };
     Some(ServerSettings { core, network: ServerNetwork::default(), access, site: Some(site) })

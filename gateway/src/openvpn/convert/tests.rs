@@ -12,7 +12,7 @@ use port::{MtuDiscovery, SocketOptions};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use std::fmt::Write;
 use std::path::Path;
-use tunnel::openvpn::server::ServerWrap;
+use tunnel::openvpn::server::{Rate, ServerWrap};
 
 pub(in crate::openvpn) const SERVER: &str = include_str!("../../../../examples/openvpn/server.conf");
 pub(in crate::openvpn) const CLIENT: &str = include_str!("../../../../examples/openvpn/client.conf");
@@ -414,4 +414,17 @@ fn a_file_of_hashes_is_read_at_once_and_its_wrong_lines_are_told() {
     let block = format!("{SERVER}\n<auth-user-pass-hashes>\n{right}</auth-user-pass-hashes>\n");
     let plan = self::plan(&block, &[]).unwrap_or_else(|lines| panic!("{lines:?}"));
     assert!(!plan.programs.by_hook.contains_key(&Hook::PasswordHashes));
+}
+
+#[test]
+fn the_rates_of_clients_and_the_length_of_control_packets_are_served() {
+    let rate = |most, seconds| Some(Rate { most, period: Duration::from_secs(seconds) });
+    let lines = "connect-freq 3 20\nconnect-freq-initial 50 5\nmax-packet-size 1200\n";
+    let core = server(&format!("{SERVER}{lines}"), &[]).core;
+    assert_eq!((core.new_sessions, core.answers, core.control_packet), (rate(3, 20), rate(50, 5), 1200));
+    assert_eq!(served(&format!("{SERVER}{lines}"), &[]).mssfix, Some(1200));
+    let core = server(SERVER, &[]).core;
+    assert_eq!((core.new_sessions, core.answers, core.control_packet), (None, None, 1250));
+    assert_eq!(client(&format!("{CLIENT}max-packet-size 9000\n")).core.control_packet, 2048);
+    assert_eq!(served(&format!("{CLIENT}max-packet-size 1100\nmssfix 0\n"), &[]).mssfix, None);
 }

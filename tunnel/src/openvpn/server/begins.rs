@@ -1,8 +1,10 @@
 //! Which clients may begin a session: what those occupy that have not authenticated is bounded, for each source and in
 //! total, and so are their TLS handshakes.
 
+use super::frequency::{Frequency, Rate};
 use crate::Time;
 use crate::bucket::{self, Bucket};
+use crate::openvpn::channel::PacketError;
 use crate::openvpn::cookie;
 use crate::openvpn::limits::{
     BEGIN_INTERVAL, BEGINS, BEGINS_INTERVAL, MAX_PENDING, MAX_PENDING_SOURCE, MAX_PENDING_SOURCE_AUTHENTIC,
@@ -24,12 +26,13 @@ pub(super) struct Begins {
     sources: HashMap<IpAddr, Bucket>,
     /// Sessions that all sources may begin.
     all: Option<Bucket>,
+    frequency: Option<Frequency>,
     spent: Spent,
 }
 
 impl Begins {
-    /// `is_authentic`: whether first packets are authenticated by a wrap.
-    pub(super) fn new(is_authentic: bool) -> Self {
+    /// `is_authentic`: whether first packets are authenticated by a wrap; `rate`: what all clients together may begin.
+    pub(super) fn new(is_authentic: bool, rate: Option<Rate>) -> Self {
         let most_of_source = if is_authentic { MAX_PENDING_SOURCE_AUTHENTIC } else { MAX_PENDING_SOURCE };
         Self {
             most_of_source,
@@ -37,24 +40,32 @@ impl Begins {
             pending_total: 0,
             sources: HashMap::new(),
             all: None,
+            frequency: rate.map(Frequency::new),
             spent: Spent::default(),
         }
     }
 
     /// Admits a session of this source, which then counts as pending. `proof`: the cookie, which begins one session only, or
     /// the session ID of a client that cannot return one.
-    pub(super) fn admit(&mut self, now: Time, source: IpAddr, proof: SessionId) -> bool {
+    pub(super) fn admit(&mut self, now: Time, source: IpAddr, proof: SessionId) -> Result<(), PacketError> {
         let count = self.pending.get(&source).copied().unwrap_or_default();
         if count >= self.most_of_source || self.pending_total >= MAX_PENDING || self.spent.has(now, proof) {
-            return false;
+            return Err(PacketError::TooMany);
         }
         // The source first: one that has begun too many must not use up the handshakes of others.
-        if !self.may_begin(now, source) || !self.take_one_of_all(now) || !self.spent.add(now, proof) {
-            return false;
+        if !self.may_begin(now, source) || !self.take_one_of_all(now) {
+            return Err(PacketError::TooMany);
+        }
+        // The proof is not spent: the client sends it again, and may be admitted in the next period.
+        if self.frequency.as_mut().is_some_and(|frequency| !frequency.take(now)) {
+            return Err(PacketError::TooOften);
+        }
+        if !self.spent.add(now, proof) {
+            return Err(PacketError::TooMany);
         }
         self.pending.insert(source, count + 1);
         self.pending_total += 1;
-        true
+        Ok(())
     }
 
     /// A session that fails at once is not pending, but has cost a handshake.
@@ -137,28 +148,28 @@ mod tests {
 
     #[test]
     fn a_proof_is_spent_for_as_long_as_a_cookie_is_accepted() {
-        let mut begins = Begins::new(true);
+        let mut begins = Begins::new(true, None);
         let source = IpAddr::from([192, 0, 2, 1]);
         for (seconds, is_admitted) in [(1000, true), (1001, false), (1060, false), (1110, true)] {
-            assert_eq!(begins.admit(at(seconds), source, proof(7)), is_admitted, "{seconds}");
+            assert_eq!(begins.admit(at(seconds), source, proof(7)).is_ok(), is_admitted, "{seconds}");
             begins.no_longer_pending(is_admitted.then_some(source));
         }
     }
 
     #[test]
     fn sources_together_begin_a_bounded_number() {
-        let mut begins = Begins::new(true);
+        let mut begins = Begins::new(true, None);
         let mut admitted = 0;
         // Sources are few enough for the table of their buckets, and each stays below its own limit.
         for number in 0..20_000u32 {
             let source = IpAddr::from([198, 18, 0, (number % 200) as u8]);
-            if begins.admit(at(1), source, proof(number.into())) {
+            if begins.admit(at(1), source, proof(number.into())).is_ok() {
                 begins.no_longer_pending(Some(source));
                 admitted += 1;
             }
         }
         assert_eq!(admitted, BEGINS);
-        assert!(begins.admit(at(2), IpAddr::from([198, 18, 0, 250]), proof(1 << 40)));
+        assert_eq!(begins.admit(at(2), IpAddr::from([198, 18, 0, 250]), proof(1 << 40)), Ok(()));
     }
 
     #[test]

@@ -128,11 +128,10 @@ impl Server {
         let source = source(from);
         let has_cookie = !opened.lead.opcode.is_client_reset();
         let proof = if has_cookie { local } else { opened.session };
-        if !self.begins.admit(now.monotonic, source, proof) {
-            return Err(PacketError::TooMany);
-        }
+        self.begins.admit(now.monotonic, source, proof)?;
         // Number 1 was the answer without state.
         let wrapper = Wrapper::new(keys, PacketId { number: 1, time: now.wall.as_secs() as u32 });
+        let wrapper = wrapper.limited_to(self.control_packet);
         let options = String::from("V4,dev-type tun,key-method 2,tls-server");
         let peer_info = match &self.only {
             Some(only) => pair::announcement(self.features, &self.ciphers, only.mtu, &[]),

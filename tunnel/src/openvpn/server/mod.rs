@@ -10,8 +10,10 @@
 mod admission;
 mod begins;
 mod first;
+mod frequency;
 mod session;
 
+pub use frequency::Rate;
 pub use session::Verdict;
 
 use super::action::{Cause, Outbox, SessionNumber};
@@ -92,6 +94,13 @@ pub struct ServerConfiguration {
     pub features: u32,
     /// The times.
     pub timing: Timing,
+    /// The longest control packet that is sent, with its UDP and IP header (`max-packet-size`).
+    pub control_packet: usize,
+    /// New sessions of all clients (`connect-freq`).
+    pub new_sessions: Option<Rate>,
+    /// Answers to first packets of clients that do not go on (`connect-freq-initial`); in place of
+    /// [`RESET_ANSWERS`] and [`AUTHENTIC_RESET_ANSWERS`].
+    pub answers: Option<Rate>,
     /// The only peer, site to site: nothing is pushed to it.
     pub only: Option<OnlyPeer>,
 }
@@ -129,12 +138,15 @@ pub struct Server {
     max_clients: usize,
     features: u32,
     timing: Timing,
+    control_packet: usize,
     only: Option<OnlyPeer>,
     engine: Arc<dyn Engine>,
     random: Box<dyn Random>,
     cookie: CookieKey,
     /// Answers to first packets.
     answers: Option<Bucket>,
+    /// The size and the interval of that bucket.
+    answers_limit: (u32, Duration),
     sessions: BTreeMap<SessionNumber, Session>,
     by_remote: BTreeMap<(SocketAddr, SessionId), SessionNumber>,
     /// Sessions of clients that were admitted, connected or not.
@@ -152,7 +164,8 @@ impl Server {
     ) -> Self {
         let clock = Arc::new(WallClock::default());
         let cookie = CookieKey::random(&mut *random);
-        let begins = Begins::new(configuration.wrap.authenticates());
+        let is_authentic = configuration.wrap.authenticates();
+        let begins = Begins::new(is_authentic, configuration.new_sessions);
         let ServerConfiguration {
             tls,
             wrap,
@@ -165,8 +178,12 @@ impl Server {
             max_clients,
             features,
             timing,
+            control_packet,
+            answers,
             only,
+            new_sessions: _,
         } = configuration;
+        let usual = if is_authentic { AUTHENTIC_RESET_ANSWERS } else { RESET_ANSWERS };
         Self {
             tls: TlsConfig::server(tls, Arc::clone(&clock)),
             clock,
@@ -179,11 +196,13 @@ impl Server {
             max_clients,
             features,
             timing,
+            control_packet,
             only,
             engine,
             random,
             cookie,
             answers: None,
+            answers_limit: answers.map_or(usual, |rate| (rate.most, rate.period / rate.most.max(1))),
             sessions: BTreeMap::new(),
             by_remote: BTreeMap::new(),
             admitted: 0,
@@ -421,8 +440,7 @@ impl Server {
     }
 
     fn may_answer(&mut self, now: Time) -> bool {
-        let (size, interval) =
-            if self.wrap.authenticates() { AUTHENTIC_RESET_ANSWERS } else { RESET_ANSWERS };
+        let (size, interval) = self.answers_limit;
         self.answers.get_or_insert_with(|| Bucket::new(size, interval, now)).take(now)
     }
 }

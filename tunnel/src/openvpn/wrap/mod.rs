@@ -13,6 +13,7 @@ pub mod v2;
 
 pub use key::{KEY, StaticKey, StaticKeyError};
 
+use super::limits::{CONTROL_OVERHEAD, CONTROL_PACKET, LEAST_CHUNK};
 use super::packet::{Lead, SessionId, take, take_u32};
 use crate::replay::ReplayWindow;
 use crypto::ctr;
@@ -125,6 +126,15 @@ impl WrapKeys {
         !matches!(*self.0, Mode::None)
     }
 
+    /// What the wrap adds to a packet.
+    fn overhead(&self) -> usize {
+        match &*self.0 {
+            Mode::None => 0,
+            Mode::Auth(hash, ..) => hash.output_length() + 8,
+            Mode::Crypt(..) => TAG + 8,
+        }
+    }
+
     /// A packet with this body.
     pub fn seal(&self, lead: Lead, session: SessionId, id: PacketId, body: &[u8]) -> Vec<u8> {
         let (op, id) = (lead.byte(), [id.number.to_be_bytes(), id.time.to_be_bytes()].concat());
@@ -201,12 +211,29 @@ pub struct Wrapper {
     sent: PacketId,
     received: Option<PacketId>,
     window: ReplayWindow,
+    longest: usize,
 }
 
 impl Wrapper {
     /// A wrap that numbers packets from `after.number + 1` on.
     pub fn new(keys: WrapKeys, after: PacketId) -> Self {
-        Self { keys, sent: after, received: None, window: ReplayWindow::new(WINDOW) }
+        Self { keys, sent: after, received: None, window: ReplayWindow::new(WINDOW), longest: CONTROL_PACKET }
+    }
+
+    /// Limits packets to so many bytes, with their UDP and IP header (`max-packet-size`), as far as that is possible.
+    #[must_use]
+    pub fn limited_to(self, longest: usize) -> Self {
+        Self { longest, ..self }
+    }
+
+    /// See [`limited_to`](Self::limited_to).
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// The bytes of TLS that a packet carries.
+    pub fn room(&self) -> usize {
+        self.longest.saturating_sub(CONTROL_OVERHEAD + self.keys.overhead()).max(LEAST_CHUNK)
     }
 
     /// The keys.
