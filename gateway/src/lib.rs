@@ -25,6 +25,7 @@ pub mod ipsec;
 pub mod machine;
 pub mod openvpn;
 pub mod rights;
+pub mod secgw;
 pub mod service;
 pub mod tunnel_interface;
 pub mod unix_socket;
