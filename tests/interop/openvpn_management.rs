@@ -239,3 +239,53 @@ fn a_client_asks_for_passwords_and_where_to_connect_to() {
     let status = manager.answers("log all", "END");
     assert!(!manager.seen.contains("s3same") && !status.contains("wr0ng"), "{}", manager.seen);
 }
+
+#[test]
+fn a_program_challenges_a_client_in_its_session_and_another_by_the_reason_of_a_refusal() {
+    let Some((mut lab, files)) = lab() else { return };
+    let check = "#!/bin/sh\ncase $username/$password in\n\
+        anna/secret) printf '30\\ncrtext\\nCR_TEXT:R,E:PIN\\n' > \"$auth_pending_file\"; exit 2;;\n\
+        berta/CRV1::state-1::123456) exit 0;;\n\
+        berta/*) echo 'CRV1:R,E:state-1:YmVydGE=:PIN' > \"$auth_failed_reason_file\"; exit 1;;\nesac\nexit 1\n";
+    // The client sends base64: 123456.
+    let respond = "#!/bin/sh\n[ \"$(cat \"$1\")\" = MTIzNDU2 ] && printf 1 > \"$auth_control_file\"\n";
+    for (name, text) in [("check", check), ("respond", respond)] {
+        std::fs::write(path(&files, name), text).expect("ours");
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(path(&files, name), executable).expect("ours");
+    }
+    let folder = files.path().display();
+    let lines = format!(
+        "script-security 3\nauth-user-pass-verify {folder}/check via-env\nclient-crresponse {folder}/respond\n"
+    );
+    let server = text(&lab, &files, SERVER_END, &lines);
+    start(&mut lab, &files, Program::Ours, SERVER_END, &server);
+    let lines = |end: usize| {
+        let socket = path(&files, &format!("{end}.socket"));
+        format!(
+            "management {} unix\nmanagement-query-passwords\nauth-user-pass\nauth-retry interact\n",
+            socket.display()
+        )
+    };
+    for end in [CLIENT_END, OTHER_END] {
+        let client = text(&lab, &files, end, &lines(end));
+        start(&mut lab, &files, Program::Stock, end, &client);
+    }
+    let log = |end: usize| std::fs::read_to_string(path(&files, &format!("{end}.log"))).unwrap_or_default();
+    let logs = || [SERVER_END, CLIENT_END, OTHER_END].map(log).join("\n");
+    let login = |manager: &mut Manager, user: &str, password: &str| {
+        manager.reads(">PASSWORD:Need 'Auth' username/password");
+        manager.answers(&format!("username Auth {user}"), "SUCCESS");
+        manager.answers(&format!("password Auth {password}"), "SUCCESS");
+    };
+    let mut anna = Manager::connect(&path(&files, &format!("{CLIENT_END}.socket")));
+    login(&mut anna, "anna", "secret");
+    anna.reads(">INFOMSG:CR_TEXT:R,E:PIN");
+    anna.answers("cr-response MTIzNDU2", "SUCCESS");
+    assert!(wait_until(PATIENCE, || reaches(&lab, CLIENT_END)).is_ok(), "{}", logs());
+    let mut berta = Manager::connect(&path(&files, &format!("{OTHER_END}.socket")));
+    login(&mut berta, "berta", "any");
+    berta.reads(">PASSWORD:Verification Failed: 'Auth' ['CRV1:R,E:state-1:YmVydGE=:PIN']");
+    login(&mut berta, "berta", "CRV1::state-1::123456");
+    assert!(wait_until(PATIENCE, || reaches(&lab, OTHER_END)).is_ok(), "{}", logs());
+}

@@ -53,7 +53,7 @@ impl<T: Transmit> ControlThread<T> {
                         self.sender.inner(&peer, &inner);
                     }
                 }
-                Action::Command { session, command } => self.command_of_peer(session, &command),
+                Action::Command { session, command } => self.command_of_peer(now, session, &command),
                 Action::Report { session, report } => {
                     let whose = self.side.name_of(session);
                     tracing::warn!("interface {}: {whose}: {report}", self.name);
@@ -90,14 +90,14 @@ impl<T: Transmit> ControlThread<T> {
     }
 
     /// A command of the peer that is not the core's.
-    fn command_of_peer(&mut self, session: SessionNumber, command: &str) {
+    fn command_of_peer(&mut self, now: Now, session: SessionNumber, command: &str) {
         // What follows may be the answer of a user, or a token, which are not for the log.
         let (word, rest) = command.split_once(',').unwrap_or((command, ""));
         match (&mut self.side, word) {
             (Side::Client(client), "PUSH_REPLY") => return client.take_token(rest.split(',')),
             (Side::Client(client), "INFO" | "INFO_PRE") => return client.tell_user(rest),
             (Side::Client(client), "AUTH_PENDING") => return client.tell_pending(rest),
-            (Side::Server(server), "CR_RESPONSE") => server.tell_response(session, rest),
+            (Side::Server(server), "CR_RESPONSE") => server.take_response(now, session, rest),
             _ => {}
         }
         let command = word;

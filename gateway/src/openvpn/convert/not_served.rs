@@ -23,8 +23,6 @@ pub(super) const NOT_SERVED: &[Row] = &[
     ("askpass", "remove the password of the private key: openssl pkey -in FILE -out FILE"),
     ("x509-username-field", "delete the line: the common name is the name of a client"),
     ("x509-track", "delete the line: programs get all fields of the subject, as X509_0_CN"),
-    // Scripts.
-    ("client-crresponse", "delete the line: static-challenge of clients needs auth-user-pass-verify alone"),
     // The session, and the client.
     (
         "allow-pull-fqdn",
@@ -88,7 +86,7 @@ mod tests {
         nice mlock management management-client management-hold management-signal management-forget-disconnect management-up-down \
         management-query-passwords management-query-remote management-client-auth management-log-cache management-client-user \
         management-client-group status status-version remap-usr1 persist-local-ip persist-remote-ip local connect-timeout server-poll-timeout mtu-disc bind-dev \
-        client-connect client-disconnect client-to-client learn-address tls-verify tmp-dir max-routes-per-client \
+        client-connect client-crresponse client-disconnect client-to-client learn-address tls-verify tmp-dir max-routes-per-client \
         client-cert-not-required auth-user-pass-verify auth-user-pass-optional username-as-common-name ifconfig-push-constraint \
         auth-gen-token auth-gen-token-secret ifconfig-pool-persist \
         verify-hash remote-cert-ku force-tls-key-material-export passtos tls-export-cert tls-crypt-v2-verify \

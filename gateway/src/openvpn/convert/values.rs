@@ -16,6 +16,12 @@ pub(super) fn check(settings: &OpenVpn, refusals: &mut Refusals) {
     timers(settings, refusals);
     if settings.role == Role::Server {
         routes(settings, refusals);
+        let check = settings.server.as_ref().and_then(|server| server.password_check.as_ref());
+        if settings.scripts.client_response.is_some() && check.is_none() {
+            let fix = "write auth-user-pass-verify, which challenges clients in auth_pending_file";
+            let reason = "no client is asked without auth-user-pass-verify".to_owned();
+            refusals.wrong("client-crresponse", reason, fix);
+        }
     }
 }
 

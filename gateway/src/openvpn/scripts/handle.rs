@@ -67,17 +67,19 @@ impl Scripts {
     }
 
     /// Runs a program. `on_answer` is called on another thread, once, or twice if the first answer is [`Outcome::Deferred`].
-    /// It must not wait.
-    pub fn run(&self, request: &Request, mut on_answer: impl FnMut(Answer) + Send + 'static) {
+    /// It must not wait. Returns the number of the request; 0 if it was answered at once.
+    pub fn run(&self, request: &Request, mut on_answer: impl FnMut(Answer) + Send + 'static) -> u64 {
         let Some(inner) = self.inner.as_ref().filter(|inner| inner.hooks.contains(&request.hook)) else {
-            return on_answer(Answer::failed("the configuration has no such program"));
+            on_answer(Answer::failed("the configuration has no such program"));
+            return 0;
         };
         let mut pending = inner.pending();
         if pending.is_gone || pending.by_id.len() >= PENDING {
             let gone = "the process that runs programs has ended";
             let reason = if pending.is_gone { gone } else { "too many programs wait" };
             drop(pending);
-            return on_answer(Answer::failed(reason));
+            on_answer(Answer::failed(reason));
+            return 0;
         }
         pending.last += 1;
         let id = pending.last;
@@ -87,6 +89,7 @@ impl Scripts {
         if inner.requests.try_send(wire::emit_request(id, request)).is_err() {
             inner.answered(id, Answer::failed("too many programs wait"));
         }
+        id
     }
 
     /// Runs a program whose answer is only logged.

@@ -202,6 +202,8 @@ pub struct Request {
     pub pending: Option<(u8, Duration)>,
     /// Requests with the same line run one after the other; 0 waits for none.
     pub line: u64,
+    /// The number of a request that is answered later: this program gets the same files, and may answer it. 0 for none.
+    pub answers: u64,
 }
 
 impl Request {
@@ -209,7 +211,7 @@ impl Request {
     pub fn new(hook: Hook, environment: Environment, deadline: Duration) -> Self {
         let (arguments, files) = (Vec::new(), Vec::new());
         let (deferral, pending) = (Deferral::None, None);
-        Self { hook, arguments, environment, files, deferral, deadline, pending, line: 0 }
+        Self { hook, arguments, environment, files, deferral, deadline, pending, line: 0, answers: 0 }
     }
 }
 

@@ -5,7 +5,7 @@
 //!                                             └──> deferred: files are looked at until they answer ──┘
 //! ```
 
-use super::running::{Awaited, run};
+use super::running::{Awaited, Variables, run};
 use super::{Answer, Outcome, Programs, Request, wire};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::collections::{HashMap, VecDeque};
@@ -161,14 +161,28 @@ impl Process {
         if Instant::now() >= until {
             return self.answer(*id, &Answer::failed("it waited too long for other programs"));
         }
-        let (answer, awaited) = run(&self.programs, request, until, self.ended.as_fd());
+        let inherited = match self.inherited(request.answers) {
+            Some(inherited) => inherited,
+            None => return self.answer(*id, &Answer::failed("it came too late")),
+        };
+        let (answer, awaited) = run(&self.programs, request, &inherited, until, self.ended.as_fd());
         if let Some(awaited) = awaited {
-            // Before the answer to be deferred is followed by the other.
+            // Neither the other answer nor a request that answers comes before this.
+            let mut queue = self.queue();
             self.answer(*id, &answer);
-            self.queue().awaited.push((*id, awaited));
+            queue.awaited.push((*id, awaited));
         } else {
             self.answer(*id, &answer);
         }
+    }
+
+    /// The files of a request that is answered later; `None` if it was answered.
+    fn inherited(&self, answers: u64) -> Option<Variables> {
+        if answers == 0 {
+            return Some(Variables::new());
+        }
+        let queue = self.queue();
+        queue.awaited.iter().find(|(id, _)| *id == answers).map(|(_, awaited)| awaited.variables())
     }
 
     /// Looks at the files of deferred answers.

@@ -8,6 +8,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,18 +17,24 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /// The exit status of a program that answers later.
 const DEFERRED: i32 = 2;
 
+/// Variables with the paths of files.
+pub(super) type Variables = Vec<(String, PathBuf)>;
+
 /// A program that has ended, and answers in a file.
 pub(super) struct Awaited {
     /// Those that the program may write.
     files: Vec<Option<Made>>,
+    /// The variables with their paths.
+    variables: Variables,
     file: usize,
     until: Instant,
 }
 
-/// Runs a program to its end. `ended`: readable when the daemon has ended.
+/// Runs a program to its end. `inherited`: files of the request that it may answer. `ended`: readable when the daemon has ended.
 pub(super) fn run(
     programs: &Programs,
     request: &Request,
+    inherited: &Variables,
     until: Instant,
     ended: BorrowedFd<'_>,
 ) -> (Answer, Option<Awaited>) {
@@ -47,7 +54,9 @@ pub(super) fn run(
             return (Answer::failed(format!("no file can be made in {folder}: {error}")), None);
         }
     };
-    let status = match command(programs, program, request, &files).spawn() {
+    let mut command = command(programs, program, request, &files);
+    command.envs(inherited.iter().filter(|(name, _)| may_set(name)).map(|(name, path)| (name, path)));
+    let status = match command.spawn() {
         Ok(child) => wait(child, until, ended),
         Err(error) => Err(error),
     };
@@ -82,7 +91,8 @@ pub(super) fn run(
                 .pending
                 .and_then(|(file, longest)| Some(Instant::now() + answer.seconds(file.into())?.min(longest)));
             let until = asked.map_or(until, |asked| asked.max(until));
-            (answer, Some(Awaited { files, file, until }))
+            let variables = variables(&files, request);
+            (answer, Some(Awaited { files, variables, file, until }))
         }
         _ => (Answer { outcome, files: contents }, None),
     }
@@ -91,6 +101,11 @@ pub(super) fn run(
 /// The contents of files; nothing for those that were removed.
 fn read(files: &[Option<Made>]) -> Vec<Vec<u8>> {
     files.iter().map(|file| file.as_ref().map(Made::read).unwrap_or_default()).collect()
+}
+
+fn variables(files: &[Option<Made>], request: &Request) -> Variables {
+    let files = files.iter().zip(&request.files);
+    files.filter_map(|(made, file)| Some((file.variable.clone(), made.as_ref()?.path().to_owned()))).collect()
 }
 
 fn command(programs: &Programs, program: &Program, request: &Request, files: &[Made]) -> Command {
@@ -154,6 +169,11 @@ fn timespec(time: Duration) -> Timespec {
 }
 
 impl Awaited {
+    /// The files for another program that may answer.
+    pub(super) fn variables(&self) -> Variables {
+        self.variables.clone()
+    }
+
     /// The answer, once it is there or is too late.
     pub(super) fn answer(&self, now: Instant) -> Option<Answer> {
         let content = self.files[self.file].as_ref().map(Made::read).unwrap_or_default();

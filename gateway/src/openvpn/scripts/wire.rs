@@ -152,6 +152,7 @@ pub(super) fn emit_request(id: u64, request: &Request) -> Message {
         to.number(longest.as_millis() as u64);
     });
     to.number(request.line);
+    to.number(request.answers);
     to.0
 }
 
@@ -181,8 +182,9 @@ pub(super) fn parse_request(message: &[u8]) -> Option<(u64, Request)> {
     let pending =
         from.all(|from| Some((from.number()?.try_into().ok()?, Duration::from_millis(from.number()?))))?;
     let pending = pending.into_iter().next();
-    let line = from.number()?;
-    Some((id, Request { hook, arguments, environment, files, deferral, deadline, pending, line }))
+    let (line, answers) = (from.number()?, from.number()?);
+    let request = Request { hook, arguments, environment, files, deferral, deadline, pending, line, answers };
+    Some((id, request))
 }
 
 pub(super) fn emit_answer(id: u64, answer: &Answer) -> Message {
@@ -244,6 +246,7 @@ mod tests {
         request.deferral = Deferral::ByFile(1);
         request.pending = Some((2, Duration::from_secs(30)));
         request.line = 7;
+        request.answers = 3;
         let content = Zeroizing::new(b"secret".to_vec());
         request.files = vec![TemporaryFile { variable: "auth".into(), is_argument: true, content }];
         let message = emit_request(5, &request);

@@ -27,6 +27,10 @@ pub(super) struct Deciding {
     /// The ticket of the question that is asked; 0 if none waits for an answer.
     pub(super) ticket: u64,
     pub(super) question: Question,
+    /// The number of the last request for a program.
+    pub(super) run: u64,
+    /// The number of the request whose program has challenged the user; 0 for none.
+    pub(super) challenge: u64,
     /// The subjects of its certificate, and of those above it.
     /// The certificates, if programs get them (`tls-export-cert`).
     pub(super) chain: Vec<Certificate>,
@@ -196,6 +200,8 @@ impl ServerSide {
         let deciding = Deciding {
             until,
             ticket: 0,
+            run: 0,
+            challenge: 0,
             question: if request.is_renewal { Question::Certificate(chain.len()) } else { Question::Key },
             subjects: chain.iter().map(subject).collect(),
             chain: if self.access.exports_certificates { chain.clone() } else { Vec::new() },

@@ -106,12 +106,19 @@ impl ServerSide {
     }
 
     /// A client has answered a challenge. Further answers to the same question are dropped.
-    pub(in super::super) fn tell_response(&mut self, session: SessionNumber, text: &str) {
-        let Some(known) = self.numbers.known.get_mut(&session).filter(|known| known.is_told) else { return };
+    pub(in super::super) fn take_response(&mut self, now: Now, session: SessionNumber, text: &str) {
+        let Some(known) = self.numbers.known.get_mut(&session) else { return };
         if !std::mem::take(&mut known.may_respond) {
             return;
         }
-        let (client, key, text) = (known.client, known.key, printable(text));
+        let (client, key, is_told) = (known.client, known.key, known.is_told);
+        self.ask_about_response(now, session, text);
+        if is_told {
+            self.tell_response(session, client, key, printable(text));
+        }
+    }
+
+    fn tell_response(&self, session: SessionNumber, client: u64, key: u64, text: String) {
         let environment = match (self.deciding.get(&session), self.admitted.get(&session)) {
             (Some(deciding), _) => deciding.environment.clone(),
             (None, Some(admitted)) => admitted.environment.clone(),

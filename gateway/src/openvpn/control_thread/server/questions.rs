@@ -125,7 +125,7 @@ impl ServerSide {
         self.ticket += 1;
         let (ticket, own) = (self.ticket, self.own.clone());
         deciding.ticket = ticket;
-        self.scripts.run(run, move |answer| {
+        deciding.run = self.scripts.run(run, move |answer| {
             // The control thread may have ended.
             let _ = own.send(Command::Answered { session, ticket, answer });
         });
@@ -231,19 +231,36 @@ impl ServerSide {
         }
         let text = answer.text(PENDING.into());
         let mut lines = text.lines().skip(1);
-        let (Some(wait), Some(method)) = (answer.seconds(PENDING.into()), lines.next()) else { return };
+        let (Some(wait), Some(_)) = (answer.seconds(PENDING.into()), lines.next()) else { return };
         let wait = wait.min(self.access.longest_pending);
         deciding.until = deciding.until.max(now.monotonic + wait);
         let extra = lines.next().unwrap_or_default();
         self.numbers.challenged(session);
-        self.core.tell_pending(
-            now,
-            session,
-            deciding.request.key_id,
-            wait,
-            &format!("{method}:{extra}"),
-            out,
-        );
+        deciding.challenge = deciding.run;
+        self.core.tell_pending(now, session, deciding.request.key_id, wait, extra, out);
+    }
+
+    /// Runs `client-crresponse` about the answer to a challenge of `auth-user-pass-verify`. The verdict comes in the files of the
+    /// latter; an exit status other than 0 refuses the client.
+    pub(super) fn ask_about_response(&self, now: Now, session: SessionNumber, text: &str) {
+        let Some(deciding) = self.deciding.get(&session) else { return };
+        let is_awaited = deciding.question == Question::Password && deciding.challenge == deciding.run;
+        if !is_awaited || deciding.challenge == 0 || !self.scripts.has(Hook::ClientResponse) {
+            return;
+        }
+        let mut run = prepare(now, deciding, Hook::ClientResponse);
+        run.answers = deciding.challenge;
+        variables::authenticated(&mut run.environment, deciding.request.address);
+        let content = Zeroizing::new(format!("{text}\n").into_bytes());
+        run.files = vec![TemporaryFile { is_argument: true, content, ..TemporaryFile::default() }];
+        let (ticket, own) = (deciding.ticket, self.own.clone());
+        self.scripts.run(&run, move |mut answer| {
+            if let Err(refused) = failure("client-crresponse", &answer) {
+                answer.outcome = Outcome::Failed(refused.to_string());
+                // The control thread may have ended.
+                let _ = own.send(Command::Answered { session, ticket, answer });
+            }
+        });
     }
 
     /// Which name the client has, and is to keep.

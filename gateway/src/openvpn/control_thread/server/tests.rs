@@ -295,7 +295,7 @@ fn one_answer_to_each_challenge_is_told_to_the_management_interface() {
     let mut bed = Bed::new(&[], TELLS, |settings| settings.access.asks_management = true);
     let mut request = request("anna", 1);
     request.credentials = Credentials { user: "anna".to_owned(), password: "any".to_owned().into() };
-    bed.side.tell_response(1, "before the question");
+    bed.side.take_response(now(), 1, "before the question");
     bed.decide(1, request);
     let told = |bed: &mut Bed| {
         let reports = std::iter::from_fn(|| bed.reports.try_recv().ok());
@@ -306,15 +306,15 @@ fn one_answer_to_each_challenge_is_told_to_the_management_interface() {
         texts.collect::<Vec<String>>()
     };
     // A record of TLS has room for more than a thousand.
-    (0..1365).for_each(|_| bed.side.tell_response(1, "123456"));
+    (0..1365).for_each(|_| bed.side.take_response(now(), 1, "123456"));
     assert_eq!(told(&mut bed), ["123456"]);
     let wait = Duration::from_secs(30);
     assert!(bed.side.take_pending(now(), 0, 0, "CR_TEXT:E:PIN", wait, &mut Outbox::new()));
-    (0..2).for_each(|_| bed.side.tell_response(1, "again"));
+    (0..2).for_each(|_| bed.side.take_response(now(), 1, "again"));
     assert_eq!(told(&mut bed), ["again"]);
     let accept = Decision::Accept(String::new());
     assert!(bed.side.take_decision(now(), 0, 0, accept, &mut Outbox::new()));
-    bed.side.tell_response(1, "after the verdict");
+    bed.side.take_response(now(), 1, "after the verdict");
     assert_eq!(told(&mut bed), Vec::<String>::new());
 }
 
@@ -339,4 +339,33 @@ fn a_late_verdict_does_not_count_for_another_question_about_the_same_key() {
         _ => None,
     });
     assert_eq!(keys.collect::<Vec<u64>>(), [0, 1]);
+}
+
+#[test]
+fn the_answer_to_a_challenge_is_checked_by_a_program_that_may_answer_at_once_later_or_not() {
+    let script = "if [ $script_type = user-pass-verify ]; then\n\
+        printf '30\\ncrtext\\nCR_TEXT:R,E:PIN\\n' > $auth_pending_file; exit 2; fi\n\
+        echo \"$script_type $username $trusted_port $(cat $1)\" >> told\n\
+        case $(cat $1) in right) printf 1 > $auth_control_file;; wrong) exit 1;;\n\
+        late) (echo come later > $auth_failed_reason_file; printf 0 > $auth_control_file) & esac";
+    let mut bed = Bed::new(&[Hook::AuthUserPassVerify, Hook::ClientResponse], script, |_| {});
+    for (session, text) in [(1, "right"), (2, "wrong"), (3, "late")] {
+        let name = format!("client{session}");
+        let mut request = request(&name, session);
+        request.credentials = Credentials { user: name, password: "any".to_owned().into() };
+        bed.side.take_response(now(), session, "before the question");
+        bed.decide(session, request);
+        let command = bed.commands.recv_timeout(LONG).expect("it is deferred");
+        let Command::Answered { ticket, answer, .. } = command else { panic!("an answer") };
+        assert_eq!(answer.outcome, Outcome::Deferred);
+        bed.side.take_response(now(), session, "before the challenge");
+        let answered = Answered::Program(answer);
+        bed.side.answered(now(), session, ticket, answered, &mut Outbox::new());
+        (0..3).for_each(|_| bed.side.take_response(now(), session, text));
+        bed.settle(session);
+        assert_eq!(bed.side.admitted.contains_key(&session), text == "right", "{text}");
+    }
+    let expected = [(1, "right"), (2, "wrong"), (3, "late")]
+        .map(|(session, text)| format!("client-crresponse client{session} {session} {text}\n"));
+    assert_eq!(bed.told(), expected.concat());
 }
