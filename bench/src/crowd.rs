@@ -244,7 +244,7 @@ impl Crowd {
         let first = self.outgoing.len();
         self.outgoing.append(message.len()).expect("it was flushed").copy_from_slice(message);
         let local = Some(self.members[number].address.into());
-        self.outgoing.close_train(first, Some(Endpoint { remote: self.gateway, local }), 0);
+        self.outgoing.close_train(first, Some(Endpoint { local, ..Endpoint::new(self.gateway) }), 0);
     }
 
     fn flush(&mut self) {

@@ -118,7 +118,7 @@ impl Port {
         let Some(slot) = self.outgoing.append(length) else { return };
         slot[..marker.len()].copy_from_slice(marker);
         slot[marker.len()..].copy_from_slice(message);
-        let endpoint = Endpoint { remote: path.remote, local: Some(path.local.ip()) };
+        let endpoint = Endpoint { local: Some(path.local.ip()), ..Endpoint::new(path.remote) };
         self.outgoing.close_train(first, Some(endpoint), 0);
     }
 
@@ -250,7 +250,7 @@ impl Sites {
             self.ports[port].receive.wait(&self.wake)?;
             self.ports[port].receive.receive(&mut batch, &self.drops)?;
             for train in batch.trains() {
-                let Some(Endpoint { remote, local: Some(IpAddr::V4(local)) }) = train.endpoint else {
+                let Some(Endpoint { remote, local: Some(IpAddr::V4(local)), .. }) = train.endpoint else {
                     continue;
                 };
                 let number = u32::from(local).wrapping_sub(u32::from(self.first_address())) as usize;

@@ -9,7 +9,7 @@ use crate::request::Request;
 use crate::tabulate::tabulate;
 use config::schema::nearest;
 use gateway::openvpn::model::{
-    Explanation, Explanations, Failed, Interface, Interfaces, Mode, Reset, Session,
+    Explanation, Explanations, Failed, Interface, Interfaces, Mode, Reset, Session, Transport,
 };
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -92,7 +92,7 @@ fn row(session: &Session) -> Vec<String> {
     let addresses = &session.tunnel_ips;
     vec![
         known(&session.common_name),
-        known(&session.remote_host),
+        known(&session.remote_host) + if session.protocol == Transport::Tcp { " (TCP)" } else { "" },
         if addresses.is_empty() { NOTHING.to_owned() } else { addresses.join(", ") },
         known(&session.local_host),
         short(session.sent_bytes),
@@ -188,9 +188,10 @@ fn explanation(it: &Explanation) -> String {
     for session in &it.sessions {
         let name = session.common_name.as_deref().unwrap_or("the peer");
         let at = session.remote_host.as_deref().unwrap_or("an unknown address");
+        let over = if session.protocol == Transport::Tcp { " over TCP" } else { "" };
         let _ = writeln!(
             text,
-            "  {name} at {at}: connected {}, {}",
+            "  {name} at {at}{over}: connected {}, {}",
             ago(session.connected_since),
             session.cipher
         );
@@ -265,6 +266,8 @@ mod tests {
              -----------  --------------  -----------  -----------------  ----------  ----------  -------------------\n\
              anna         192.0.2.7:5000  10.8.0.2     198.51.100.1:1194  12.0 B      1.5 KB      2000-02-29 00:00:00\n"
         );
+        let over_tcp = Session { protocol: Transport::Tcp, ..session() };
+        assert_eq!(row(&over_tcp)[1], "192.0.2.7:5000 (TCP)");
         assert!(list(std::slice::from_ref(&interface)).contains("vtun0            10.8.0.1/24"));
         assert!(details(&interface).contains("  mode: server\n"));
     }

@@ -127,7 +127,7 @@ impl Scene {
         let mut packets = Vec::new();
         for action in self.out.drain(..) {
             match action {
-                Action::Transmit { to, packet, .. } => packets.push((to, packet)),
+                Action::Transmit { to, packet, .. } => packets.push((to.socket, packet)),
                 Action::Authenticate { session, request } => self.asked.push((session, request)),
                 Action::Connected { session, .. } => self.sessions.push(session),
                 Action::Closed { session, .. } => self.sessions.retain(|other| *other != session),

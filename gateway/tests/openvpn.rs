@@ -72,6 +72,8 @@ fn bed_on_connection() -> Bed {
     let ends = Ends::openvpn_with(&AwsLc, FOR_EVER, link).expect("the engine has the cipher");
     let bed = Bed::between(ends, |link| link, InsideLink);
     bed.allow(&["0.0.0.0/0".parse().expect("literal"), "::/0".parse().expect("literal")]);
+    let endpoint = bed.peer.endpoint.load_full().expect("it has one");
+    bed.peer.endpoint.store(Some(Arc::new(Endpoint::tcp(endpoint.remote))));
     bed
 }
 
@@ -80,11 +82,14 @@ fn over_tcp_a_packet_counts_only_on_the_connection_of_its_session() {
     let mut bed = bed_on_connection();
     let datagrams = sealed(&mut bed, &[v4(1, 100, 0), v4(2, 100, 0)]);
     let endpoint = bed.peer.endpoint.load_full().expect("it has one");
-    let elsewhere = Endpoint::new("198.51.100.7:9".parse().expect("literal"));
-    bed.outside.push(datagrams.iter().map(Vec::as_slice), Some(elsewhere), 0);
-    bed.carry();
-    assert!(bed.received().is_empty());
-    assert_eq!(bed.dropped(), [(DropReason::OtherConnection, 2)]);
+    let elsewhere = Endpoint::tcp("198.51.100.7:9".parse().expect("literal"));
+    // In UDP, its address and port can be those of another peer.
+    for other in [elsewhere, Endpoint { is_tcp: false, ..*endpoint }] {
+        bed.outside.push(datagrams.iter().map(Vec::as_slice), Some(other), 0);
+        bed.carry();
+        assert!(bed.received().is_empty());
+    }
+    assert_eq!(bed.dropped(), [(DropReason::OtherConnection, 4)]);
     assert_eq!(bed.peer.endpoint.load_full(), Some(Arc::clone(&endpoint)), "it does not follow");
     bed.outside.push(datagrams.iter().map(Vec::as_slice), Some(*endpoint), 0);
     bed.carry();
@@ -134,6 +139,21 @@ fn a_client_that_moves_is_followed_and_the_protocol_is_told_until_it_asks() {
     bed.outside.push([datagrams[0].as_slice()], Some(elsewhere[0]), 0);
     bed.carry();
     assert_eq!(bed.peer.endpoint.load().as_deref(), Some(&elsewhere[2]), "a replayed packet moves no peer");
+}
+
+#[test]
+fn a_session_in_udp_does_not_go_over_to_tcp() {
+    let mut bed = bed();
+    let datagrams = sealed(&mut bed, &[v4(1, 100, 0)]);
+    let endpoint = bed.peer.endpoint.load_full().expect("it has one");
+    bed.outside.push(datagrams.iter().map(Vec::as_slice), Some(Endpoint::tcp(endpoint.remote)), 0);
+    bed.carry();
+    assert!(bed.received().is_empty());
+    assert_eq!(bed.dropped(), [(DropReason::OtherConnection, 1)]);
+    assert_eq!(bed.peer.endpoint.load_full(), Some(Arc::clone(&endpoint)));
+    bed.outside.push(datagrams.iter().map(Vec::as_slice), Some(*endpoint), 0);
+    bed.carry();
+    assert_eq!(bed.received().len(), 1, "it was no replay");
 }
 
 #[test]

@@ -66,7 +66,7 @@ drop_reasons! {
     ReplayedHandshake = "replayed-handshake",
         "an initiation that is not newer than the last one: a replay, or the peer's clock was set back";
     /// TCP: the session of the packet is that of another connection.
-    OtherConnection = "other-connection", "its session belongs to another TCP connection";
+    OtherConnection = "other-connection", "its session belongs to another TCP connection, or to the other of UDP and TCP";
     /// The key has expired.
     KeyExpired = "key-expired", "the key is past its lifetime, in time or in bytes";
     /// The sequence number was received before, or is behind the window.

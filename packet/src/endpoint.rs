@@ -3,22 +3,30 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-/// Both ends of an outer path: the address of the peer and, if known, the local address.
+/// Both ends of an outer path: the address of the peer and, if known, the local address; or a TCP connection, by the peer's
+/// address.
 ///
 /// A host with several addresses must answer from the address that it was reached at, or a stateful firewall drops
 /// the answer. So the local address is kept with the remote one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    /// The peer's address and UDP port.
+    /// The peer's address and port.
     pub remote: SocketAddr,
     /// The local address; `None` lets the kernel's routing choose it.
     pub local: Option<IpAddr>,
+    /// Whether the port is one of TCP: a peer in UDP can have the same address and port.
+    pub is_tcp: bool,
 }
 
 impl Endpoint {
-    /// An endpoint whose local address the kernel chooses.
+    /// An endpoint in UDP, or of ESP, whose local address the kernel chooses.
     pub fn new(remote: SocketAddr) -> Self {
-        Self { remote, local: None }
+        Self { remote, local: None, is_tcp: false }
+    }
+
+    /// A TCP connection with this peer.
+    pub fn tcp(remote: SocketAddr) -> Self {
+        Self { is_tcp: true, ..Self::new(remote) }
     }
 }
 

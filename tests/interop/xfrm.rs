@@ -193,8 +193,10 @@ impl Case {
         let id = PeerId::new(self.number as u64);
         let peer = Arc::new(Peer::new(id, PeerState::Ipsec(tunnel), Budget::default()));
         let [local, remote] = self.outside.each_ref().map(|text| address(text));
-        peer.endpoint
-            .store(Some(Arc::new(Endpoint { remote: SocketAddr::new(remote, 0), local: Some(local) })));
+        peer.endpoint.store(Some(Arc::new(Endpoint {
+            local: Some(local),
+            ..Endpoint::new(SocketAddr::new(remote, 0))
+        })));
         let child = self.child();
         let (random, now) = (&mut random::System::default(), Time::from_nanoseconds(1));
         let (outbound, inbound) =

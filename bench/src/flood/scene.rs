@@ -156,7 +156,7 @@ fn flood(
             let first = batch.len();
             batch.append(datagram.len()).ok_or("too small")?.copy_from_slice(&datagram);
             let local = Some(Ipv4Addr::from(0x0a40_0000 + number % SOURCES + 1).into());
-            batch.close_train(first, Some(Endpoint { remote: target, local }), 0);
+            batch.close_train(first, Some(Endpoint { local, ..Endpoint::new(target) }), 0);
         }
         transmit.transmit(&mut batch, &drops);
         sent.fetch_add(BURST.into(), Ordering::Relaxed);

@@ -150,7 +150,9 @@ impl Clients {
         }
         let mut received = Vec::new();
         for train in self.batch.trains() {
-            let Some(Endpoint { remote, local: Some(IpAddr::V4(local)) }) = train.endpoint else { continue };
+            let Some(Endpoint { remote, local: Some(IpAddr::V4(local)), .. }) = train.endpoint else {
+                continue;
+            };
             let number = u32::from(local).wrapping_sub(FIRST) as usize;
             for index in train.packets.clone() {
                 let datagram = self.batch.packet(index);
@@ -185,7 +187,7 @@ impl Clients {
         let first = self.outgoing.len();
         self.outgoing.append(packet.len()).expect("it was flushed").copy_from_slice(packet);
         let local = Some(Ipv4Addr::from(FIRST + number as u32).into());
-        self.outgoing.close_train(first, Some(Endpoint { remote: self.server, local }), 0);
+        self.outgoing.close_train(first, Some(Endpoint { local, ..Endpoint::new(self.server) }), 0);
     }
 
     fn flush(&mut self) {

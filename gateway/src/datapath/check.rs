@@ -41,12 +41,14 @@ pub fn check(
     });
 }
 
-/// A session over TCP is bound to its connection.
+/// A session over TCP is bound to its connection, and one in UDP to UDP.
 #[inline]
 fn check_connection(sa_batch: &SaBatch) -> Result<(), DropReason> {
     let peer = &sa_batch.session().peer;
-    if peer.state.is_bound() && peer.endpoint.load().as_deref() != Some(&sa_batch.endpoint) {
-        return Err(DropReason::OtherConnection);
-    }
-    Ok(())
+    let is_carried = if peer.state.is_bound() {
+        peer.endpoint.load().as_deref() == Some(&sa_batch.endpoint)
+    } else {
+        !sa_batch.endpoint.is_tcp
+    };
+    if is_carried { Ok(()) } else { Err(DropReason::OtherConnection) }
 }

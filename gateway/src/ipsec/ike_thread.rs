@@ -238,7 +238,7 @@ impl IkeThread {
         if !self.running || self.children.is_empty() {
             return self.drops.count(DropReason::IkeNotServed, 1);
         }
-        let Endpoint { remote, local } = datagram.endpoint;
+        let Endpoint { remote, local, .. } = datagram.endpoint;
         let local = SocketAddr::new(local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), port);
         let (now, mut out) = (self.shared.clock.now(), Outbox::new());
         if let Err(ignored) =
@@ -351,7 +351,7 @@ impl IkeThread {
             None => {}
         }
         // IKE and its other tunnels go there as well.
-        if let Some(Endpoint { remote, local }) = passed.moved {
+        if let Some(Endpoint { remote, local, .. }) = passed.moved {
             let local = SocketAddr::new(local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), NAT_PORT);
             self.ike.note_moved(now, spi, Path { local, remote }, out);
         }
@@ -396,11 +396,11 @@ impl IkeThread {
 /// Where a path leads to, and from which of our addresses.
 fn outside(path: Path) -> Endpoint {
     let local = Some(path.local.ip()).filter(|address| !address.is_unspecified());
-    Endpoint { remote: path.remote, local }
+    Endpoint { local, ..Endpoint::new(path.remote) }
 }
 
 /// The same for ESP as a protocol of its own.
 fn without_udp(path: Path) -> Endpoint {
-    let Endpoint { remote, local } = outside(path);
-    Endpoint { remote: SocketAddr::new(remote.ip(), 0), local }
+    let Endpoint { remote, local, .. } = outside(path);
+    Endpoint { local, ..Endpoint::new(SocketAddr::new(remote.ip(), 0)) }
 }

@@ -7,7 +7,7 @@
 use super::control_thread::{Session, Snapshot};
 use super::explain;
 use super::interface::Interface;
-use super::model::{self, Mode};
+use super::model::{self, Mode, Transport};
 use super::served::{Failure, Served};
 use crate::api::server::unreadable;
 use crate::by_name::ByName;
@@ -24,6 +24,7 @@ use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tunnel::openvpn::PeerAddress;
 
 /// An interface, with what its configuration says of it.
 #[derive(Clone)]
@@ -144,7 +145,11 @@ fn session(session: &Session, port: u16, now: Duration) -> model::Session {
     let (hosts, networks): (Vec<&IpNet>, Vec<&IpNet>) = prefixes.partition(is_host);
     model::Session {
         common_name: session.common_name.clone(),
-        remote_host: session.address.map(|address| address.to_string()),
+        remote_host: session.address.map(|address| address.socket.to_string()),
+        protocol: match session.address {
+            Some(PeerAddress { is_tcp: true, .. }) => Transport::Tcp,
+            _ => Transport::Udp,
+        },
         local_host: session.local.map(|address| SocketAddr::new(address.to_canonical(), port).to_string()),
         tunnel_ips: hosts.iter().map(|prefix| prefix.addr().to_string()).collect(),
         networks: networks.iter().map(ToString::to_string).collect(),
@@ -177,7 +182,7 @@ mod tests {
                 since: Duration::ZERO,
                 referred: Duration::ZERO,
                 common_name: None,
-                address: "192.0.2.1:7".parse().ok(),
+                address: Some(PeerAddress::tcp(([192, 0, 2, 1], 7).into())),
                 local: "::ffff:192.0.2.9".parse().ok(),
                 prefixes: prefixes.map(|it| it.parse().expect("literal")).to_vec(),
                 cipher: "AES-256-GCM".to_owned(),
@@ -189,6 +194,8 @@ mod tests {
             Duration::from_secs(1000),
         );
         assert_eq!((shown.tunnel_ips.len(), shown.networks), (2, vec!["10.4.0.0/24".to_owned()]));
+        let at = (shown.remote_host.as_deref(), shown.protocol);
+        assert_eq!(at, (Some("192.0.2.1:7"), Transport::Tcp));
         assert_eq!((shown.connected_since, shown.local_host.as_deref()), (940, Some("192.0.2.9:1194")));
     }
 }

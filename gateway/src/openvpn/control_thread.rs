@@ -57,7 +57,7 @@ use tokio::sync::mpsc;
 use tunnel::openvpn::action::SessionNumber;
 use tunnel::openvpn::activity::Activity;
 use tunnel::openvpn::negotiate::DataCipher;
-use tunnel::openvpn::{Cause, Outbox};
+use tunnel::openvpn::{Cause, Outbox, PeerAddress};
 use tunnel::wireguard::AllowedIps;
 use tunnel::{Now, PeerId, Time};
 
@@ -414,7 +414,7 @@ impl<T: Transmit> ControlThread<T> {
         let Some(endpoint) = entry.peer.endpoint.load_full() else { return };
         if let Side::Server(server) = &mut self.side {
             let (name, whose) = (&self.name, server.name_of(session));
-            if server.core.handle_move(session, endpoint.remote) {
+            if server.core.handle_move(session, *endpoint) {
                 tracing::info!("interface {name}: {whose} is at {endpoint} now");
                 entry.endpoint = *endpoint;
             } else {
@@ -425,7 +425,7 @@ impl<T: Transmit> ControlThread<T> {
             }
         } else if let Side::Client(client) = &mut self.side {
             tracing::info!("interface {}: the server is at {endpoint} now", self.name);
-            client.core.handle_move(endpoint.remote);
+            client.core.handle_move(*endpoint);
             entry.endpoint = *endpoint;
         }
     }
@@ -445,7 +445,7 @@ impl<T: Transmit> ControlThread<T> {
 
     fn datagram(&mut self, datagram: &Datagram) {
         let (now, mut out) = (self.shared.clock.now(), Outbox::new());
-        let (from, packet) = (datagram.endpoint.remote, datagram.bytes());
+        let (from, packet) = (PeerAddress::from(datagram.endpoint), datagram.bytes());
         self.control_bytes.received(from, packet.len());
         let result = match &mut self.side {
             Side::Server(server) => server.core.handle_packet(now, from, packet, &mut out),

@@ -81,7 +81,7 @@ mod tests {
 
     fn fixes(cause: Cause, common_name: Option<&str>) -> Vec<String> {
         let failed = Failed {
-            address: "192.0.2.1:5".parse().expect("literal"),
+            address: std::net::SocketAddr::from(([192, 0, 2, 1], 5)).into(),
             common_name: common_name.map(str::to_owned),
             offered: None,
             cause,

@@ -40,6 +40,9 @@ pub struct Session {
     pub common_name: Option<String>,
     /// Where the peer is.
     pub remote_host: Option<String>,
+    /// What carries its packets.
+    #[serde(default)]
+    pub protocol: Transport,
     /// Our address and port.
     pub local_host: Option<String>,
     /// Addresses of a client in the tunnel.
@@ -111,6 +114,18 @@ pub struct Failed {
 }
 
 words! {
+    /// What carries the packets of a session.
+    #[derive(Default)]
+    Transport {
+        /// UDP.
+        #[default]
+        Udp = "udp",
+        /// A TCP connection.
+        Tcp = "tcp",
+    }
+}
+
+words! {
     /// What an end of a tunnel is.
     #[derive(Default)]
     Mode {
@@ -140,8 +155,9 @@ mod tests {
     use crate::api::words::check;
 
     #[test]
-    fn every_mode_has_its_json_word() {
+    fn every_mode_and_transport_has_its_json_word() {
         use Mode as M;
+        check(&[(Transport::Udp, "udp"), (Transport::Tcp, "tcp")]);
         check(&[(M::Server, "server"), (M::Client, "client"), (M::SiteToSite, "site-to-site")]);
     }
 }

@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+use tunnel::openvpn::PeerAddress;
 
 /// The version that is told to programs which look for one.
 pub const VERSION: &str = concat!("OpenVPN 2.6.14 (compatible: Postern ", env!("CARGO_PKG_VERSION"), ")");
@@ -99,7 +100,7 @@ fn sections(lines: &mut Lines, snapshot: &Snapshot, now: Duration) {
     for session in &snapshot.sessions {
         lines.add(&[
             name(session),
-            &real(session),
+            &real(session, snapshot),
             &session.received_bytes.to_string(),
             &session.sent_bytes.to_string(),
             &time(session.since),
@@ -109,7 +110,7 @@ fn sections(lines: &mut Lines, snapshot: &Snapshot, now: Duration) {
     lines.add(&["Virtual Address", "Common Name", "Real Address", "Last Ref"]);
     for session in &snapshot.sessions {
         for prefix in &session.prefixes {
-            lines.add(&[&inner(prefix), name(session), &real(session), &time(session.referred)]);
+            lines.add(&[&inner(prefix), name(session), &real(session, snapshot), &time(session.referred)]);
         }
     }
     lines.add(&["GLOBAL STATS"]);
@@ -132,7 +133,7 @@ fn rows(lines: &mut Lines, snapshot: &Snapshot, now: Duration) {
         lines.add(&[
             "CLIENT_LIST",
             name(session),
-            &real(session),
+            &real(session, snapshot),
             &address(true),
             &address(false),
             &session.received_bytes.to_string(),
@@ -154,7 +155,7 @@ fn rows(lines: &mut Lines, snapshot: &Snapshot, now: Duration) {
                 "ROUTING_TABLE",
                 &inner(prefix),
                 name(session),
-                &real(session),
+                &real(session, snapshot),
                 &time(session.referred),
                 &seconds,
             ]);
@@ -169,11 +170,17 @@ fn name(session: &Session) -> &str {
     session.common_name.as_deref().unwrap_or("UNDEF")
 }
 
-/// As OpenVPN 2.6: an IPv6 address has no port.
-fn real(session: &Session) -> String {
-    let Some(address) = session.address else { return "UNDEF".to_owned() };
-    match address.ip().to_canonical() {
-        IpAddr::V4(v4) => SocketAddr::new(v4.into(), address.port()).to_string(),
+/// As OpenVPN 2.6: an IPv6 address has no port. With UDP and TCP in one server, as OpenVPN 2.7, which names the protocol.
+fn real(session: &Session, snapshot: &Snapshot) -> String {
+    let Some(PeerAddress { socket, is_tcp }) = session.address else { return "UNDEF".to_owned() };
+    let socket = SocketAddr::new(socket.ip().to_canonical(), socket.port());
+    match socket.ip() {
+        ip if snapshot.has_both => {
+            let family = if ip.is_ipv4() { 4 } else { 6 };
+            let protocol = if is_tcp { format!("tcp{family}-server") } else { format!("udp{family}") };
+            format!("{protocol}:{socket}")
+        }
+        IpAddr::V4(_) => socket.to_string(),
         IpAddr::V6(v6) => v6.to_string(),
     }
 }
@@ -222,13 +229,17 @@ fn date(days: u64) -> (u64, u64, u64) {
 mod tests {
     use super::*;
 
+    fn at(address: &str) -> Option<PeerAddress> {
+        Some(address.parse::<SocketAddr>().expect("literal").into())
+    }
+
     fn snapshot() -> Snapshot {
         let session = |name: &str, address: &str, number: u32| Session {
             number,
             client_id: u64::from(number) + 7,
             common_name: Some(name.to_owned()),
             user: None,
-            address: address.parse().ok(),
+            address: at(address),
             local: None,
             prefixes: ["10.8.0.2/32", "fd00:8::1000/128", "10.20.0.0/16"]
                 .map(|it| it.parse().expect("literal"))
@@ -241,7 +252,7 @@ mod tests {
             sent_bytes: 4961,
         };
         let sessions = vec![session("Test-Client", "192.168.77.1:42774", 0)];
-        Snapshot { up: true, port: 1194, sessions, failed: Vec::new(), ended: (100, 200) }
+        Snapshot { up: true, port: 1194, has_both: false, sessions, failed: Vec::new(), ended: (100, 200) }
     }
 
     const NOW: Duration = Duration::from_secs(1_795_437_658);
@@ -284,10 +295,24 @@ mod tests {
     fn a_name_ends_no_field_and_no_line() {
         let mut snapshot = snapshot();
         snapshot.sessions[0].common_name = Some("a,b\nEND".to_owned());
-        snapshot.sessions[0].address = "[fd77::1]:1194".parse().ok();
+        snapshot.sessions[0].address = at("[fd77::1]:1194");
         let text = of_server(&snapshot, Format::Commas, NOW);
         assert!(text.contains("CLIENT_LIST,a_b_END,fd77::1,10.8.0.2,"), "{text}");
         assert_eq!(text.lines().filter(|line| *line == "END").count(), 1);
+    }
+
+    #[test]
+    fn with_udp_and_tcp_in_one_server_each_address_names_its_protocol() {
+        let mut snapshot = Snapshot { has_both: true, ..snapshot() };
+        for (address, expected) in [
+            (at("192.168.77.1:42774"), "udp4:192.168.77.1:42774"),
+            (at("[fd77::1]:1194").map(|it| PeerAddress::tcp(it.socket)), "tcp6-server:[fd77::1]:1194"),
+        ] {
+            snapshot.sessions[0].address = address;
+            let text = of_server(&snapshot, Format::Sections, NOW);
+            assert!(text.contains(&format!("\nTest-Client,{expected},4751,")), "{text}");
+            assert!(text.contains(&format!("\n10.8.0.2,Test-Client,{expected},")), "{text}");
+        }
     }
 
     #[test]

@@ -91,9 +91,10 @@ impl Tcp {
         self.connections.next_timeout()
     }
 
-    /// A session is connected; whether it is carried by a connection.
-    pub(super) fn connected(&self, address: SocketAddr) -> bool {
-        self.connections.trust(address)
+    /// The session of a connection has authenticated.
+    pub(super) fn connected(&self, address: SocketAddr) {
+        // If the connection has ended, the session is about to.
+        let _ = self.connections.trust(address);
     }
 
     /// A session has ended, and its connection with it.

@@ -139,7 +139,7 @@ fn read(connection: &Connection, batch: &mut Batch, drops: &DropCounters) -> Res
             }
         }
     };
-    batch.close_train(first, Some(Endpoint::new(connection.remote)), 0);
+    batch.close_train(first, Some(Endpoint::tcp(connection.remote)), 0);
     begun.clear();
     begun.extend_from_slice(&batch.area_mut(area.clone())[start..length]);
     batch.give_back(&area, length);

@@ -2,12 +2,12 @@
 
 use super::socket::listening;
 use super::{TcpConnections, TcpReceive, TcpTransmit};
-use crate::udp::UdpTransmit;
+use crate::udp::{SocketSlot, UdpBinding, UdpSockets, UdpTransmit};
 use crate::{Offloads, Receive, SocketOptions, Transmit, Wake};
 use packet::{Batch, DropCounters, DropReason, Endpoint};
 use rustix::net::getsockname;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -27,6 +27,10 @@ struct Port {
 
 impl Port {
     fn new(window: Duration) -> Self {
+        Self::with_udp(window, Arc::default())
+    }
+
+    fn with_udp(window: Duration, slot: SocketSlot) -> Self {
         let told = Arc::new(AtomicUsize::new(0));
         let tell = Arc::clone(&told);
         let connections = TcpConnections::new(move || _ = tell.fetch_add(1, Ordering::Relaxed))
@@ -37,7 +41,7 @@ impl Port {
         let address = SocketAddr::try_from(getsockname(&socket).expect("bound")).expect("of IP");
         connections.listen(vec![socket], window).expect("epoll takes it");
         connections.set_queue_limit(10);
-        let in_udp = UdpTransmit::new(Arc::default(), Arc::new(Offloads::default()));
+        let in_udp = UdpTransmit::new(slot, Arc::new(Offloads::default()));
         Self {
             receive: TcpReceive::new(Arc::clone(&connections)),
             transmit: TcpTransmit::new(Arc::clone(&connections), in_udp, 0),
@@ -70,11 +74,15 @@ impl Port {
 
     /// Sends packets to a peer; returns how many were not discarded.
     fn send(&mut self, to: SocketAddr, packets: &[Vec<u8>]) -> usize {
+        self.send_to(Endpoint::tcp(to), packets)
+    }
+
+    fn send_to(&mut self, to: Endpoint, packets: &[Vec<u8>]) -> usize {
         self.batch.clear();
         for packet in packets {
             self.batch.append(packet.len()).expect("it fits").copy_from_slice(packet);
         }
-        self.batch.close_train(0, Some(Endpoint::new(to)), 0);
+        self.batch.close_train(0, Some(to), 0);
         self.transmit.transmit(&mut self.batch, &self.drops);
         let live: Vec<usize> = self.batch.live(0..packets.len()).collect();
         assert!(live.iter().all(|index| self.batch.packet(*index) == packets[*index]), "without its length");
@@ -134,6 +142,34 @@ fn packets_of_two_connections_arrive_in_order_and_are_answered_on_their_own() {
     assert_eq!(port.send(other_address, &packets[..5]), 5);
     assert_eq!(read_all(&mut other, Duration::from_millis(500)), framed(&packets[..5]));
     assert_eq!(read_all(&mut one, Duration::from_millis(100)), b"");
+}
+
+#[test]
+fn an_endpoint_in_udp_has_the_port_of_a_connection_and_is_another_one() {
+    let slot = Arc::new(None.into());
+    let mut port = Port::with_udp(PATIENCE, Arc::clone(&slot));
+    let at = UdpBinding { v4: Some(Ipv4Addr::LOCALHOST.into()), ..UdpBinding::default() };
+    let sockets = UdpSockets::bind_at(0, &at, &Offloads::default()).expect("a free port");
+    slot.store(Some(Arc::new(sockets)));
+    let (mut connection, address) = port.peer();
+    let in_udp = UdpSocket::bind(address).expect("no other program has the port in UDP");
+    in_udp.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    let packets = numbered(2, 100);
+    connection.write_all(&framed(&packets[..1])).expect("taken");
+    assert_eq!(port.received(1).len(), 1);
+    assert_eq!(port.send_to(Endpoint::new(address), &packets[..1]), 1);
+    assert_eq!(port.send_to(Endpoint::tcp(address), &packets[1..]), 1);
+    let mut buffer = [0; 200];
+    let length = in_udp.recv(&mut buffer).expect("sent in UDP");
+    assert_eq!(buffer[..length], packets[0]);
+    assert_eq!(read_all(&mut connection, Duration::from_millis(500)), framed(&packets[1..]));
+    // A connection that has ended is not replaced by UDP.
+    drop(connection);
+    assert_eq!(port.ended(1), [address]);
+    assert_eq!(port.send_to(Endpoint::tcp(address), &packets[..1]), 0);
+    assert_eq!(port.drops.read(DropReason::SendFailed), 1);
+    in_udp.set_nonblocking(true).expect("a socket");
+    assert!(in_udp.recv(&mut buffer).is_err());
 }
 
 #[test]

@@ -1,16 +1,17 @@
-//! Sends packets on TCP connections, and others in UDP.
+//! Sends packets where their endpoint says: on a TCP connection, or in UDP.
 
+use super::connection::discard;
 use super::connections::TcpConnections;
 use crate::Transmit;
 use crate::udp::UdpTransmit;
-use packet::{Batch, DropCounters, Train};
+use packet::{Batch, DropCounters, DropReason, Train};
 use rustix::io::Errno;
 use std::sync::Arc;
 
 /// Sends the packets of a train in few calls, on the connection with its endpoint. No send waits.
 pub struct TcpTransmit {
     connections: Arc<TcpConnections>,
-    /// For packets whose endpoint has no connection.
+    /// For packets whose endpoint is not a connection.
     in_udp: UdpTransmit,
     /// Packets that may wait beyond the limit of a connection.
     spare: usize,
@@ -25,16 +26,17 @@ impl TcpTransmit {
 }
 
 impl TcpTransmit {
-    /// Sends the trains with a connection, and leaves the others without packets to UDP.
+    /// Sends the trains of connections, and returns the indices of the others. A connection may have ended meanwhile.
     fn send(&mut self, batch: &mut Batch, drops: &DropCounters) -> Vec<usize> {
         let mut others = Vec::new();
         for index in 0..batch.trains().len() {
             let Train { packets, endpoint: Some(endpoint), .. } = &batch.trains()[index] else { continue };
-            let (packets, remote) = (packets.clone(), endpoint.remote);
-            if self.connections.send(&remote, batch, packets, self.spare, drops) {
-                continue;
+            let (packets, endpoint) = (packets.clone(), *endpoint);
+            if !endpoint.is_tcp {
+                others.push(index);
+            } else if !self.connections.send(&endpoint.remote, batch, packets.clone(), self.spare, drops) {
+                discard(batch, packets, DropReason::SendFailed, drops);
             }
-            others.push(index);
         }
         others
     }

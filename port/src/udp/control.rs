@@ -202,7 +202,7 @@ impl Name {
 
 /// The source and the destination of a datagram.
 pub(super) fn endpoint(name: &Name, received: &Received) -> Option<Endpoint> {
-    name.address().map(|remote| Endpoint { remote, local: received.local })
+    name.address().map(|remote| Endpoint { local: received.local, ..Endpoint::new(remote) })
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::activity::Activity;
 use super::key_method::Credentials;
 use super::keys::DataKeyError;
 use super::negotiate::{DataCipher, NoCommonCipher};
+use super::peer_address::PeerAddress;
 use super::peer_info::PeerInfo;
 use super::push::Unsupported;
 use super::session;
@@ -23,7 +24,7 @@ pub enum Action {
         /// The session; `None` for an answer of a server that keeps no state about the client yet.
         session: Option<SessionNumber>,
         /// The receiver.
-        to: SocketAddr,
+        to: PeerAddress,
         /// The datagram, or what follows the length on TCP.
         packet: Vec<u8>,
     },
@@ -51,7 +52,7 @@ pub enum Action {
         /// The session.
         session: SessionNumber,
         /// Where data packets are sent, until the peer moves.
-        address: SocketAddr,
+        address: PeerAddress,
         /// The cipher of its data packets.
         cipher: DataCipher,
         /// Where the data path notes its packets.
@@ -102,7 +103,7 @@ pub enum Action {
         /// The session.
         session: SessionNumber,
         /// Where its peer was last.
-        address: SocketAddr,
+        address: PeerAddress,
         /// Why.
         cause: Cause,
     },

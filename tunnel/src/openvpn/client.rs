@@ -16,6 +16,7 @@ use super::negotiate::{self, DataCipher, NoCommonCipher, Suite};
 use super::packet::SessionId;
 use super::pair;
 use super::peer::{Agreement, Peer, Timing};
+use super::peer_address::PeerAddress;
 use super::peer_info::PeerInfo;
 use super::push::{CoreOptions, Reply, Unsupported};
 use super::tls::{TlsConfig, WallClock};
@@ -27,7 +28,6 @@ use crypto::cipher::Integrity;
 use crypto::{Engine, Random};
 use rustls::ClientConfig;
 use rustls::pki_types::UnixTime;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -199,7 +199,7 @@ impl Client {
     }
 
     /// Begins a session with a server. An earlier one must have ended.
-    pub fn connect(&mut self, now: Now, server: SocketAddr, out: &mut Outbox) {
+    pub fn connect(&mut self, now: Now, server: impl Into<PeerAddress>, out: &mut Outbox) {
         self.clock.set(now);
         let (keys, after, wrapped) = match &self.wrap {
             ClientWrap::Shared(keys) => (keys.clone(), 0, Vec::new()),
@@ -217,7 +217,7 @@ impl Client {
         }
         let begun = channel.send_reset(now, &mut *self.random);
         let engine = Arc::clone(&self.engine);
-        let mut peer = Peer::new(now, SESSION, server, channel, Role::Client, engine, self.timing);
+        let mut peer = Peer::new(now, SESSION, server.into(), channel, Role::Client, engine, self.timing);
         match begun {
             Ok(()) => {
                 peer.flush(now, out);
@@ -232,13 +232,13 @@ impl Client {
     pub fn handle_packet(
         &mut self,
         now: Now,
-        from: SocketAddr,
+        from: impl Into<PeerAddress>,
         packet: &[u8],
         out: &mut Outbox,
     ) -> Result<(), PacketError> {
         self.clock.set(now);
         let Some((peer, _)) = &mut self.session else { return Err(PacketError::OtherSession) };
-        if from != peer.address {
+        if from.into() != peer.address {
             return Err(PacketError::OtherSession);
         }
         let mut events = Vec::new();
@@ -263,7 +263,7 @@ impl Client {
             }
             Some(ChannelEvent::Exchanged { key_id: 0, .. }) => {
                 let certificates = peer.channel.certificates(0).to_vec();
-                out.push(Action::Found { address: peer.address, certificates });
+                out.push(Action::Found { address: peer.address.socket, certificates });
                 peer.channel.send_command("PUSH_REQUEST")?;
                 if let Some(waiting) = waiting {
                     waiting.ask_at = Some(now.monotonic + PUSH_REQUEST_INTERVAL);
@@ -290,7 +290,7 @@ impl Client {
         let (agreement, dynamic_wrap) = pair::agree(&own, &info, &theirs.options, &peer.channel)?;
         *waiting = None;
         let certificates = peer.channel.certificates(0).to_vec();
-        out.push(Action::Found { address: peer.address, certificates });
+        out.push(Action::Found { address: peer.address.socket, certificates });
         out.push(Action::Configure { options: Vec::new() });
         peer.connect(now, agreement, dynamic_wrap, &mut *self.random, out)
     }
@@ -426,9 +426,9 @@ impl Client {
     }
 
     /// An authentic data packet, which is not a replay, has come from another address: control packets go there too.
-    pub fn handle_move(&mut self, address: SocketAddr) {
+    pub fn handle_move(&mut self, address: impl Into<PeerAddress>) {
         if let Some((peer, _)) = &mut self.session {
-            peer.address = address;
+            peer.address = address.into();
         }
     }
 

@@ -32,6 +32,7 @@ pub mod packet;
 mod packet_error;
 mod pair;
 pub mod peer;
+pub mod peer_address;
 pub mod peer_info;
 pub mod push;
 mod refusals;
@@ -44,4 +45,5 @@ pub mod wrap;
 
 pub use action::{Action, Cause, Outbox};
 pub use client::{Client, ClientConfiguration};
+pub use peer_address::PeerAddress;
 pub use server::{Server, ServerConfiguration, Verdict};

@@ -9,12 +9,12 @@ use super::keyring::Keyring;
 use super::keys::DataKeyError;
 use super::limits::{HAND_WINDOW, RENEGOTIATE, TRANSITION_WINDOW};
 use super::negotiate::Suite;
+use super::peer_address::PeerAddress;
 use super::session;
 use super::tls::TlsError;
 use super::wrap::Role;
 use crate::{Now, Time};
 use crypto::{Engine, Random};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub struct Peer {
     /// The session.
     pub number: SessionNumber,
     /// Where the peer is.
-    pub address: SocketAddr,
+    pub address: PeerAddress,
     /// The control channel.
     pub channel: Channel,
     role: Role,
@@ -78,7 +78,7 @@ impl Peer {
     pub fn new(
         now: Now,
         number: SessionNumber,
-        address: SocketAddr,
+        address: PeerAddress,
         channel: Channel,
         role: Role,
         engine: Arc<dyn Engine>,

@@ -136,7 +136,7 @@ impl Host {
         let mut asked = Vec::new();
         for action in out {
             match action {
-                Action::Transmit { to, packet, .. } => self.outgoing.push((to, packet)),
+                Action::Transmit { to, packet, .. } => self.outgoing.push((to.socket, packet)),
                 Action::Authenticate { session, request } => {
                     asked.push((session, request.key_id));
                     self.requests.push(*request);
@@ -144,7 +144,7 @@ impl Host {
                 Action::Found { address, .. } => self.found.push(address),
                 Action::Configure { options } => self.options = options,
                 Action::Connected { session, address, activity, .. } => {
-                    self.connected.insert(session, address);
+                    self.connected.insert(session, address.socket);
                     self.activity.insert(session, activity);
                 }
                 Action::Install { session, sa } => {

@@ -13,6 +13,7 @@ use tunnel::openvpn::packet::{Body, Lead, Opcode, SessionId};
 use tunnel::openvpn::server::{Rate, ServerWrap};
 use tunnel::openvpn::wrap::v2::ServerKey;
 use tunnel::openvpn::wrap::{PacketId, Role, StaticKey, WrapKeys};
+use tunnel::openvpn::{Action, Outbox, PeerAddress};
 
 fn without_wrap(setup: &Setup) -> Network {
     setup.network((ServerWrap::Shared(WrapKeys::none()), ClientWrap::Shared(WrapKeys::none())), 1)
@@ -86,6 +87,66 @@ fn a_session_needs_the_cookie_of_its_address() {
     assert_eq!(session_count(&network), 1);
     network.run(seconds(61));
     assert_eq!(session_count(&network), 0, "it ends with the hand window");
+}
+
+/// A packet that arrives in UDP or over TCP; the answer, which goes back the same way.
+fn arrive_by(network: &mut Network, from: PeerAddress, bytes: &[u8]) -> Option<Vec<u8>> {
+    let (now, mut out) = (network.now(), Outbox::new());
+    let Core::Server(server) = &mut network.hosts[SERVER].core else { unreachable!("a server") };
+    let _ = server.handle_packet(now, from, bytes, &mut out);
+    out.into_iter().find_map(|action| match action {
+        Action::Transmit { to, packet, .. } => {
+            assert_eq!(to, from);
+            Some(packet)
+        }
+        _ => None,
+    })
+}
+
+#[test]
+fn udp_and_tcp_have_sessions_of_their_own_at_one_address() {
+    let setup = Setup::new();
+    let mut network = without_wrap(&setup);
+    let socket = SocketAddr::from(([203, 0, 113, 7], 4000));
+    let (udp, tcp) = (PeerAddress::from(socket), PeerAddress::tcp(socket));
+    let session = SessionId([5; 8]);
+    let answer = arrive_by(&mut network, udp, &first_packet(session)).expect("answered");
+    arrive_by(&mut network, tcp, &third_packet(session, &answer));
+    assert_eq!(session_count(&network), 0, "the cookie is for UDP");
+    arrive_by(&mut network, udp, &third_packet(session, &answer));
+    let answer = arrive_by(&mut network, tcp, &first_packet(session)).expect("answered");
+    arrive_by(&mut network, tcp, &third_packet(session, &answer));
+    assert_eq!(session_count(&network), 2);
+    network.connect(CLIENT);
+    network.run(seconds(1));
+    let (now, mut out) = (network.now(), Outbox::new());
+    let number = *network.hosts[SERVER].connected.keys().next().expect("it is connected");
+    let Core::Server(server) = &mut network.hosts[SERVER].core else { unreachable!("a server") };
+    server.handle_connection_end(now, socket, &mut out);
+    let ended = |action: &Action| match action {
+        Action::Closed { address, .. } => Some(*address),
+        _ => None,
+    };
+    assert_eq!(out.iter().filter_map(ended).collect::<Vec<_>>(), [tcp]);
+    let elsewhere = SocketAddr::from(([203, 0, 113, 8], 4000));
+    assert!(
+        !server.handle_move(number, PeerAddress::tcp(elsewhere)) && server.handle_move(number, elsewhere)
+    );
+}
+
+#[test]
+fn the_limits_of_a_source_count_udp_and_tcp_together() {
+    let setup = Setup::new();
+    let mut network = without_wrap(&setup);
+    for number in 0..200u16 {
+        network.run(seconds(1) / 10);
+        let session = SessionId([number as u8; 8]);
+        let socket = SocketAddr::from(([203, 0, 113, 7], 1000 + number));
+        let from = PeerAddress { socket, is_tcp: number % 2 == 0 };
+        let answer = arrive_by(&mut network, from, &first_packet(session)).expect("answered");
+        arrive_by(&mut network, from, &third_packet(session, &answer));
+    }
+    assert_eq!(session_count(&network), MAX_PENDING_SOURCE);
 }
 
 #[test]

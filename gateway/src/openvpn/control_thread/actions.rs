@@ -15,7 +15,7 @@ use tunnel::Now;
 use tunnel::openvpn::action::{Request, SessionNumber};
 use tunnel::openvpn::activity::Activity;
 use tunnel::openvpn::negotiate::DataCipher;
-use tunnel::openvpn::{Action, Cause, Outbox};
+use tunnel::openvpn::{Action, Cause, Outbox, PeerAddress};
 
 impl<T: Transmit> ControlThread<T> {
     /// `source`: where the packet that caused this came from.
@@ -61,8 +61,11 @@ impl<T: Transmit> ControlThread<T> {
                 Action::Closed { session, address, cause } => {
                     self.closed(now, session, address, &cause);
                     // A connection that has ended is forgotten: another one may have the address already.
-                    if let Some(tcp) = self.tcp.as_ref().filter(|_| cause != Cause::ConnectionEnded) {
-                        tcp.closed(address);
+                    if let Some(tcp) = &self.tcp
+                        && address.is_tcp
+                        && cause != Cause::ConnectionEnded
+                    {
+                        tcp.closed(address.socket);
                     }
                 }
             }
@@ -142,7 +145,8 @@ impl<T: Transmit> ControlThread<T> {
         };
         tracing::info!("interface {}: connected with {whose}, {cipher}", self.name);
         let mut link = Link::new(Arc::clone(activity), follows, self.fitting);
-        if self.tcp.as_ref().is_some_and(|tcp| tcp.connected(endpoint.remote)) {
+        if let Some(tcp) = self.tcp.as_ref().filter(|_| endpoint.is_tcp) {
+            tcp.connected(endpoint.remote);
             link = link.on_connection();
         }
         if self.copies_dscp {
@@ -187,7 +191,7 @@ impl<T: Transmit> ControlThread<T> {
         self.publish();
     }
 
-    fn closed(&mut self, now: Now, session: SessionNumber, address: SocketAddr, cause: &Cause) {
+    fn closed(&mut self, now: Now, session: SessionNumber, address: PeerAddress, cause: &Cause) {
         let entry = self.sessions.remove(&session);
         self.history.closed(session, address, entry.is_some(), cause, now.wall);
         self.say_closed(session, entry.is_some(), cause);
@@ -235,6 +239,6 @@ impl<T: Transmit> ControlThread<T> {
 }
 
 /// The path to an address: an answer leaves from the local address that the packet was sent to.
-fn path(source: Option<Endpoint>, to: SocketAddr) -> Endpoint {
-    source.filter(|source| source.remote == to).unwrap_or(Endpoint::new(to))
+fn path(source: Option<Endpoint>, to: PeerAddress) -> Endpoint {
+    source.filter(|source| PeerAddress::from(*source) == to).unwrap_or(to.into())
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tunnel::openvpn::channel::PacketError;
 use tunnel::openvpn::key_method::Credentials;
-use tunnel::openvpn::{Cause, Client, Outbox};
+use tunnel::openvpn::{Cause, Client, Outbox, PeerAddress};
 use tunnel::{Now, Time};
 
 /// Servers that one answer can leave out.
@@ -192,14 +192,14 @@ impl ClientSide {
             return self.retry_after(now.monotonic, wait, "init_instance");
         }
         self.answers_until = Some(now.monotonic + timeout);
-        self.core.connect(now, address, out);
+        self.core.connect(now, PeerAddress { socket: address, is_tcp }, out);
     }
 
     /// Handles a control packet.
     pub(super) fn handle_packet(
         &mut self,
         now: Now,
-        from: SocketAddr,
+        from: PeerAddress,
         packet: &[u8],
         out: &mut Outbox,
     ) -> Result<(), PacketError> {

@@ -2,10 +2,9 @@
 
 use crypto::pki::Certificate;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::time::Duration;
-use tunnel::openvpn::Cause;
 use tunnel::openvpn::action::{Request, SessionNumber};
+use tunnel::openvpn::{Cause, PeerAddress};
 
 /// Entries; an older one with the same peer and the same reason counts up instead.
 const MOST: usize = 64;
@@ -18,7 +17,7 @@ const LONGEST: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
     /// Where it is.
-    pub address: SocketAddr,
+    pub address: PeerAddress,
     /// The common name of its certificate, if it has shown one that is accepted.
     pub common_name: Option<String>,
     /// What it said of itself: its version and ciphers.
@@ -58,7 +57,7 @@ impl History {
     pub(super) fn closed(
         &mut self,
         session: SessionNumber,
-        address: SocketAddr,
+        address: PeerAddress,
         was_connected: bool,
         cause: &Cause,
         wall: Duration,
@@ -81,7 +80,7 @@ impl History {
 
     fn add(&mut self, failed: Failed) {
         let is_same = |it: &Failed| {
-            it.address.ip() == failed.address.ip()
+            it.address.socket.ip() == failed.address.socket.ip()
                 && it.common_name == failed.common_name
                 && it.cause == failed.cause
         };
@@ -111,9 +110,14 @@ fn offered(request: &Request) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::SocketAddr;
+
+    fn at(address: &str) -> PeerAddress {
+        address.parse::<SocketAddr>().expect("literal").into()
+    }
 
     fn end(history: &mut History, address: &str, cause: &Cause, second: u64) {
-        history.closed(1, address.parse().expect("literal"), false, cause, Duration::from_secs(second));
+        history.closed(1, at(address), false, cause, Duration::from_secs(second));
     }
 
     #[test]
@@ -131,7 +135,7 @@ mod tests {
     #[test]
     fn the_history_is_bounded_and_has_no_session_that_was_up() {
         let mut history = History::default();
-        history.closed(1, "192.0.2.1:5".parse().expect("literal"), true, &Cause::Gone(60), Duration::ZERO);
+        history.closed(1, at("192.0.2.1:5"), true, &Cause::Gone(60), Duration::ZERO);
         end(&mut history, "192.0.2.1:5", &Cause::Exited, 1);
         assert!(history.all().is_empty());
         for number in 0..200_u64 {

@@ -14,11 +14,12 @@ impl<T: Transmit> ControlThread<T> {
         let sessions = match victim {
             Victim::Name(name) => server.sessions_of(name),
             Victim::Client(client) => server.session_of(*client).into_iter().collect(),
-            Victim::Address(address) => {
+            Victim::Address { socket, is_tcp } => {
                 let is_there = |entry: &Entry| {
-                    let remote = entry.peer.endpoint.load().as_ref().map(|endpoint| endpoint.remote);
-                    remote.is_some_and(|it| {
-                        it.ip().to_canonical() == address.ip() && it.port() == address.port()
+                    entry.peer.endpoint.load().as_ref().is_some_and(|it| {
+                        it.remote.ip().to_canonical() == socket.ip()
+                            && it.remote.port() == socket.port()
+                            && is_tcp.is_none_or(|is_tcp| is_tcp == it.is_tcp)
                     })
                 };
                 let found = self.sessions.iter().filter(|(_, entry)| is_there(entry));

@@ -110,8 +110,13 @@ pub enum Command {
 pub enum Victim {
     /// Those with this common name.
     Name(String),
-    /// The one at this address.
-    Address(SocketAddr),
+    /// Those at this address.
+    Address {
+        /// The address and the port.
+        socket: SocketAddr,
+        /// The protocol, TCP or UDP; both if none is named.
+        is_tcp: Option<bool>,
+    },
     /// The one with this number.
     Client(u64),
 }

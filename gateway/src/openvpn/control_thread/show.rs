@@ -4,8 +4,9 @@ use super::{ControlThread, Failed, Side};
 use crate::datapath::tables::Peer;
 use ipnet::IpNet;
 use port::Transmit;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
+use tunnel::openvpn::PeerAddress;
 
 /// An interface.
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub struct Snapshot {
     pub up: bool,
     /// The UDP port that is bound.
     pub port: u16,
+    /// Whether it serves UDP and TCP.
+    pub has_both: bool,
     /// The sessions that are connected.
     pub sessions: Vec<Session>,
     /// The last sessions that were refused or failed, the newest first.
@@ -43,7 +46,7 @@ pub struct Session {
     /// The user name of a client.
     pub user: Option<String>,
     /// Where the peer is.
-    pub address: Option<SocketAddr>,
+    pub address: Option<PeerAddress>,
     /// Our address that it sends to, if that is known.
     pub local: Option<IpAddr>,
     /// What leads to it.
@@ -83,7 +86,7 @@ impl<T: Transmit> ControlThread<T> {
                 client_id,
                 common_name,
                 user,
-                address: endpoint.load().as_ref().map(|endpoint| endpoint.remote),
+                address: endpoint.load().as_ref().map(|endpoint| PeerAddress::from(**endpoint)),
                 local: endpoint.load().as_ref().and_then(|endpoint| endpoint.local),
                 prefixes: entry.prefixes.clone(),
                 cipher: entry.cipher.to_string(),
@@ -97,6 +100,8 @@ impl<T: Transmit> ControlThread<T> {
         Snapshot {
             up: self.is_running,
             port: self.binding.port(),
+            has_both: matches!(self.side, Side::Server(_))
+                && self.tcp.as_ref().is_some_and(|tcp| !tcp.is_alone()),
             sessions: sessions.collect(),
             failed: self.history.all(),
             ended: self.ended,

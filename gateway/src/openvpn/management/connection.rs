@@ -399,13 +399,13 @@ fn level(name: &str, is_set: bool, value: u32) -> String {
 fn killed_text(victim: &Victim, killed: usize) -> String {
     match (killed, victim) {
         (0, Victim::Name(name)) => format!("ERROR: common name '{name}' not found\n"),
-        (0, Victim::Address(address)) => format!("ERROR: client at address {address} not found\n"),
+        (0, Victim::Address { socket, .. }) => format!("ERROR: client at address {socket} not found\n"),
         (0, Victim::Client(_)) => "ERROR: client-kill command failed\n".to_owned(),
         (count, Victim::Name(name)) => {
             format!("SUCCESS: common name '{name}' found, {count} client(s) killed\n")
         }
-        (count, Victim::Address(address)) => {
-            format!("SUCCESS: {count} client(s) at address {address} killed\n")
+        (count, Victim::Address { socket, .. }) => {
+            format!("SUCCESS: {count} client(s) at address {socket} killed\n")
         }
         (_, Victim::Client(_)) => "SUCCESS: client-kill command succeeded\n".to_owned(),
     }

@@ -14,7 +14,7 @@ exit|quit              : close this connection
 forget-passwords       : forget the passwords that were entered
 help                   : show this text
 hold [on|off|release]  : show or set the flag of hold, or go on
-kill NAME|IP:PORT      : end clients with a common name, or at an address
+kill NAME|[PROTOCOL:]IP:PORT : end clients with a common name, or at an address
 load-stats             : show the number of clients and the bytes of all
 log [on|off] [N|all]   : show lines of the log, now and as they are written
 mute [N]               : show or set the number of equal lines in a row

@@ -256,8 +256,17 @@ fn signal(name: &str) -> Result<Signal, String> {
     }
 }
 
+/// A name, or an address as the status shows it.
 fn victim(word: &str) -> Victim {
-    word.parse().map_or_else(|_| Victim::Name(word.to_owned()), Victim::Address)
+    let (is_tcp, address) = match word.split_once(':') {
+        Some(("udp" | "udp4" | "udp6", address)) => (Some(false), address),
+        Some(("tcp" | "tcp-server" | "tcp4-server" | "tcp6-server", address)) => (Some(true), address),
+        _ => (None, word),
+    };
+    match address.parse() {
+        Ok(socket) => Victim::Address { socket, is_tcp },
+        Err(_) => Victim::Name(word.to_owned()),
+    }
 }
 
 fn remote(given: &Arguments<'_>) -> Result<RemoteChoice, String> {
@@ -331,6 +340,7 @@ mod tests {
     fn commands_are_read_as_openvpn_reads_them() {
         let all = Shown { follow: Some(true), count: Some(usize::MAX) };
         let key = ClientKey { client: 3, key: 1 };
+        let socket = ([192, 0, 2, 1], 40).into();
         for (line, expected) in [
             ("", Command::Nothing),
             ("status", Command::Status(None)),
@@ -342,7 +352,13 @@ mod tests {
             ("echo 5", Command::Echo(Shown { follow: None, count: Some(5) })),
             ("bytecount x", Command::ByteCount(0)),
             ("kill \"two words\"", Command::Kill(Victim::Name("two words".to_owned()), None)),
-            ("kill 192.0.2.1:40", Command::Kill(Victim::Address(([192, 0, 2, 1], 40).into()), None)),
+            ("kill 192.0.2.1:40", Command::Kill(Victim::Address { socket, is_tcp: None }, None)),
+            ("kill udp4:192.0.2.1:40", Command::Kill(Victim::Address { socket, is_tcp: Some(false) }, None)),
+            (
+                "kill tcp4-server:192.0.2.1:40",
+                Command::Kill(Victim::Address { socket, is_tcp: Some(true) }, None),
+            ),
+            ("kill tcp:anna", Command::Kill(Victim::Name("tcp:anna".to_owned()), None)),
             ("client-kill 3", Command::Kill(Victim::Client(3), Some("RESTART".to_owned()))),
             ("client-auth 3 1", Command::ClientAuth(key)),
             ("client-auth-nt 3 1", Command::ClientAuthAlone(key)),

@@ -33,7 +33,14 @@ fn snapshot() -> Snapshot {
         received_bytes: 70,
         sent_bytes: 80,
     };
-    Snapshot { up: true, port: 1194, sessions: vec![session], failed: Vec::new(), ended: (1, 2) }
+    Snapshot {
+        up: true,
+        port: 1194,
+        has_both: false,
+        sessions: vec![session],
+        failed: Vec::new(),
+        ended: (1, 2),
+    }
 }
 
 /// Answers as a server with the client 3, whose key 1 is asked about.

@@ -11,9 +11,10 @@ use crate::openvpn::limits::{
     MAX_SPENT,
 };
 use crate::openvpn::packet::SessionId;
+use crate::openvpn::peer_address::PeerAddress;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 /// The sessions that begin.
 pub(super) struct Begins {
@@ -128,9 +129,9 @@ impl Spent {
     }
 }
 
-/// The source that limits count: an IPv4 address or an IPv6 /64.
-pub(super) fn source(address: SocketAddr) -> IpAddr {
-    bucket::aggregate(address.ip())
+/// The source that limits count, in UDP and TCP together: an IPv4 address or an IPv6 /64.
+pub(super) fn source(address: PeerAddress) -> IpAddr {
+    bucket::aggregate(address.socket.ip())
 }
 
 #[cfg(test)]

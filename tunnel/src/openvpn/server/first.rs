@@ -10,10 +10,10 @@ use crate::openvpn::channel::{Announcement, Channel, PacketError};
 use crate::openvpn::packet::{Body, Lead, Opcode, SessionId};
 use crate::openvpn::pair;
 use crate::openvpn::peer::Peer;
+use crate::openvpn::peer_address::PeerAddress;
 use crate::openvpn::wrap::v2::Metadata;
 use crate::openvpn::wrap::{Opened, PacketId, Role, WrapError, WrapKeys, Wrapper};
 use arrayvec::ArrayVec;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl Server {
     pub(super) fn handle_unknown(
         &mut self,
         now: Now,
-        from: SocketAddr,
+        from: PeerAddress,
         lead: Lead,
         packet: &[u8],
         out: &mut Outbox,
@@ -85,7 +85,7 @@ impl Server {
     fn answer_first(
         &mut self,
         now: Now,
-        from: SocketAddr,
+        from: PeerAddress,
         opened: &Opened,
         (keys, metadata): (WrapKeys, Option<Metadata>),
         out: &mut Outbox,
@@ -119,7 +119,7 @@ impl Server {
     fn begin(
         &mut self,
         now: Now,
-        from: SocketAddr,
+        from: PeerAddress,
         local: SessionId,
         opened: &Opened,
         (keys, metadata): (WrapKeys, Option<Metadata>),

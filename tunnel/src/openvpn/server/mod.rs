@@ -24,6 +24,7 @@ use super::limits::{AUTHENTIC_RESET_ANSWERS, LAST_PEER_ID, LONGEST_PACKET, RESET
 use super::negotiate::DataCipher;
 use super::packet::{Lead, Malformed, Opcode, SessionId};
 use super::peer::Timing;
+use super::peer_address::PeerAddress;
 use super::push;
 use super::tls::{TlsConfig, WallClock};
 use super::verify::{PeerCheck, Refusal};
@@ -148,7 +149,7 @@ pub struct Server {
     /// The size and the interval of that bucket.
     answers_limit: (u32, Duration),
     sessions: BTreeMap<SessionNumber, Session>,
-    by_remote: BTreeMap<(SocketAddr, SessionId), SessionNumber>,
+    by_remote: BTreeMap<(PeerAddress, SessionId), SessionNumber>,
     /// Sessions of clients that were admitted, connected or not.
     admitted: usize,
     begins: Begins,
@@ -246,15 +247,16 @@ impl Server {
     pub fn handle_packet(
         &mut self,
         now: Now,
-        from: SocketAddr,
+        from: impl Into<PeerAddress>,
         packet: &[u8],
         out: &mut Outbox,
     ) -> Result<(), PacketError> {
         self.clock.set(now);
+        let from = from.into();
         if packet.len() > LONGEST_PACKET {
             return Err(Malformed.into());
         }
-        if self.only.as_ref().is_some_and(|only| !only.may_be_at(from)) && !self.is_known(from) {
+        if self.only.as_ref().is_some_and(|only| !only.may_be_at(from.socket)) && !self.is_known(from) {
             return Err(PacketError::OtherAddress);
         }
         let (first, rest) = packet.split_first().ok_or(Malformed)?;
@@ -272,7 +274,7 @@ impl Server {
     }
 
     /// Whether a session has this address.
-    fn is_known(&self, address: SocketAddr) -> bool {
+    fn is_known(&self, address: PeerAddress) -> bool {
         self.sessions.values().any(|session| session.peer.address == address)
     }
 
@@ -342,9 +344,14 @@ impl Server {
 
     /// An authentic data packet, which is not a replay, has come from another address. Returns whether the session is at
     /// that address now: it is not if another client is there, whose data packets would otherwise be redirected by a
-    /// client with a forged source address. The caller then goes on sending to the old address.
-    pub fn handle_move(&mut self, number: SessionNumber, address: SocketAddr) -> bool {
+    /// client with a forged source address. The caller then goes on sending to the old address. A session never changes
+    /// between UDP and TCP.
+    pub fn handle_move(&mut self, number: SessionNumber, address: impl Into<PeerAddress>) -> bool {
+        let address = address.into();
         let Some(session) = self.sessions.get(&number) else { return false };
+        if session.peer.address.is_tcp != address.is_tcp {
+            return false;
+        }
         let Some(remote) = session.peer.channel.remote() else { return false };
         let is_taken = self.at(address).any(|((_, id), other)| {
             let is_same_client = || {
@@ -365,7 +372,7 @@ impl Server {
     }
 
     /// The sessions at an address.
-    fn at(&self, address: SocketAddr) -> impl Iterator<Item = (&(SocketAddr, SessionId), &SessionNumber)> {
+    fn at(&self, address: PeerAddress) -> impl Iterator<Item = (&(PeerAddress, SessionId), &SessionNumber)> {
         self.by_remote.range((address, SessionId([0; 8]))..=(address, SessionId([0xff; 8])))
     }
 
@@ -387,7 +394,8 @@ impl Server {
 
     /// The TCP connection from an address has ended, and with it each session that it carried.
     pub fn handle_connection_end(&mut self, now: Now, address: SocketAddr, out: &mut Outbox) {
-        let sessions: Vec<SessionNumber> = self.at(address).map(|(_, number)| *number).collect();
+        let sessions: Vec<SessionNumber> =
+            self.at(PeerAddress::tcp(address)).map(|(_, number)| *number).collect();
         for number in sessions {
             self.end(now, number, Cause::ConnectionEnded, out);
         }

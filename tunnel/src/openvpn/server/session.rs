@@ -122,7 +122,7 @@ impl Session {
         let identity = Identity { certificates: certificates.clone(), user: theirs.credentials.user.clone() };
         let is_renewal = key_id != 0;
         let request = Request {
-            address: self.peer.address,
+            address: self.peer.address.socket,
             key_id,
             certificates,
             credentials: theirs.credentials,
