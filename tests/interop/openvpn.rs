@@ -61,7 +61,12 @@ fn our_client_loses_nothing_when_keys_of_a_stock_server_are_renewed() {
 
 #[test]
 fn two_stock_clients_reach_each_other_in_the_data_path() {
-    relayed(Program::Stock);
+    relayed(Program::Stock, "udp");
+}
+
+#[test]
+fn stock_clients_in_udp_and_over_tcp_reach_each_other_through_one_server() {
+    relayed(Program::Stock, "tcp");
 }
 
 #[test]

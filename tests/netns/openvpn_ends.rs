@@ -282,8 +282,9 @@ pub fn two_clients(first: Program) {
     assert!(dropped(&ends.lab.interface(INTERFACES[SERVER_END]), "foreign-source") >= 2);
 }
 
-/// With `client-to-client`, two clients and the network behind one reach each other without forwarding in the kernel.
-pub fn relayed(clients: Program) {
+/// With `client-to-client`, two clients and the network behind one reach each other without forwarding in the kernel. The
+/// second client is connected in UDP or over TCP, as `protocol` says.
+pub fn relayed(clients: Program, protocol: &str) {
     if clients == Program::Stock && !lab::has_program("/usr/sbin/openvpn") {
         return skip("needs openvpn");
     }
@@ -298,13 +299,17 @@ pub fn relayed(clients: Program) {
     std::fs::create_dir(&folder).expect("made");
     std::fs::write(folder.join("client"), "iroute 10.71.0.0 255.255.0.0\n").expect("written");
     let more = format!(
-        "client-to-client\nclient-config-dir {}\nroute 10.71.0.0 255.255.0.0\npush \"route 10.71.0.0 255.255.0.0\"\n",
-        folder.display()
+        "client-to-client\nclient-config-dir {}\nroute 10.71.0.0 255.255.0.0\npush \"route 10.71.0.0 255.255.0.0\"\n\
+         local * 1194 udp\nstatus {} 1\n{}",
+        folder.display(),
+        path(&files, "status").display(),
+        if protocol == "tcp" { "local * 1194 tcp\n" } else { "" }
     );
     for (end, program) in [(SERVER_END, Program::Ours), (CLIENT_END, clients), (OTHER_END, clients)] {
         let interface = lab.interface(INTERFACES[end]);
         let own = if end == SERVER_END { &more } else { "" };
         let text = configuration(&files, end, &interface, Some(3600)) + own;
+        let text = if end == OTHER_END { over(protocol, &text) } else { text };
         start(&mut lab, &files, program, end, &text);
     }
     let log = |end: usize| std::fs::read_to_string(path(&files, &format!("{end}.log"))).unwrap_or_default();
@@ -327,6 +332,12 @@ pub fn relayed(clients: Program) {
     }
     // No client has this address.
     assert!(!reaches(&lab, "a", "10.9.0.99"));
+    if protocol == "tcp" {
+        let status = || std::fs::read_to_string(path(&files, "status")).unwrap_or_default();
+        let each = ["client,udp4:192.168.77.1:", "other,tcp4-server:192.168.78.1:"];
+        let shown = wait_until(PATIENCE, || each.iter().all(|line| status().contains(line)));
+        assert!(shown.is_ok(), "{}", status());
+    }
 }
 
 /// A client of ours ends instead of sending in clear what its server wants in the tunnel.

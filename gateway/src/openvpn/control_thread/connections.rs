@@ -4,15 +4,17 @@ use super::ControlThread;
 use port::Transmit;
 
 impl<T: Transmit> ControlThread<T> {
-    /// Binds the sockets that are wanted.
+    /// Binds the sockets that are wanted: all of them, or none.
     pub(super) fn open(&mut self) -> Result<(), String> {
-        if let Some(tcp) = &self.tcp {
-            tcp.listen().map_err(|error| error.to_string())?;
+        if !self.tcp.as_ref().is_some_and(|tcp| tcp.is_alone()) {
+            self.binding.open().map_err(|error| error.to_string())?;
         }
-        if self.tcp.as_ref().is_some_and(|tcp| tcp.is_alone()) {
-            return Ok(());
-        }
-        self.binding.open().map_err(|error| error.to_string())
+        // TCP last: a socket that listens would be in the way of the next attempt.
+        let listens = self.tcp.as_ref().map_or(Ok(()), |tcp| tcp.listen());
+        listens.map_err(|error| {
+            self.binding.close();
+            error.to_string()
+        })
     }
 
     /// Ends the sessions whose connections have ended.

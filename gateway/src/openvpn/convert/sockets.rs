@@ -1,4 +1,4 @@
-//! Sockets outside: UDP or TCP, and where they are bound.
+//! Sockets outside, in UDP and TCP, and where they are bound.
 
 use super::{Refusals, Sources};
 use crate::openvpn::settings::TcpSettings;
@@ -37,13 +37,12 @@ pub(super) fn sockets(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut 
         clients(settings, sources, refusals)
     };
     let (tcp, udp): (Vec<Local>, Vec<Local>) = locals.into_iter().partition(|local| local.is_tcp);
-    if !is_client && !tcp.is_empty() && !udp.is_empty() {
-        let fix = "write a file for each, with networks of their own";
-        refusals.refuse("proto", "UDP and TCP in one server", fix);
+    if settings.role == Role::SiteToSite && !is_client && !tcp.is_empty() && !udp.is_empty() {
+        refusals.refuse("proto", "UDP and TCP between two sites", "write one protocol");
     }
     let options = options(settings);
     let mut remotes = settings.connections.iter().map(|it| it.protocol).filter(|_| is_client);
-    let has_udp = remotes.clone().any(|protocol| !is_tcp(&protocol));
+    let has_udp = remotes.clone().any(|protocol| !is_tcp(&protocol)) || !is_client && !udp.is_empty();
     let uses_tcp = remotes.any(|protocol| is_tcp(&protocol)) || !is_client && !tcp.is_empty();
     let (port, udp) = binding(&udp, options.clone(), refusals);
     let tcp: Vec<SocketAddr> = tcp.iter().map(|local| local.address).collect();
@@ -150,7 +149,8 @@ fn binding(locals: &[Local], options: SocketOptions, refusals: &mut Refusals) ->
     let Some(first) = locals.first() else { return (0, UdpBinding { options, ..UdpBinding::default() }) };
     let port = first.address.port();
     if locals.iter().any(|local| local.address.port() != port) {
-        refusals.refuse("local", "several ports in UDP", "write one port, or proto tcp");
+        let fix = "write one port in UDP, and any number of lines local ADDRESS PORT tcp";
+        refusals.refuse("local", "several ports in UDP", fix);
     }
     let mut udp = UdpBinding { v4: None, v6: None, options };
     for local in locals {
@@ -159,7 +159,8 @@ fn binding(locals: &[Local], options: SocketOptions, refusals: &mut Refusals) ->
             IpAddr::V6(ip) => udp.v6.replace(ip).is_some_and(|other| other != ip),
         };
         if has_other {
-            let fix = "delete these lines, so that all addresses are bound, or write proto tcp";
+            let fix =
+                "write local * PORT udp once, so that all addresses are bound, or write tcp behind the port";
             refusals.refuse("local", "several addresses of one version of IP in UDP", fix);
         }
     }

@@ -254,9 +254,22 @@ fn sockets_that_a_server_cannot_have_are_refused() {
         let told = plan(&format!("{SERVER}\n{line}\n"), &[]).err().unwrap_or_default().concat();
         assert!(told.contains("local: ") && told.contains("fix: "), "{line}: {told}");
     }
-    let told = plan(&format!("{SERVER}\nlocal 192.0.2.7 1194 udp\nlocal 192.0.2.7 443 tcp\n"), &[]);
+    let told = plan(&format!("{SERVER}\nlocal 192.0.2.7 1194 udp\nlocal 192.0.2.7 1195 udp\n"), &[]);
     let told = told.err().unwrap_or_default().concat();
-    assert!(told.contains("UDP and TCP in one server"), "{told}");
+    assert!(told.contains("several ports in UDP") && told.contains("local ADDRESS PORT tcp"), "{told}");
+}
+
+#[test]
+fn a_server_has_one_port_in_udp_and_any_number_in_tcp() {
+    let lines =
+        "local 192.0.2.7 1194 udp\nlocal * 443 tcp4\nlocal 2001:db8::7 993 tcp\nlocal 192.0.2.7 1194 tcp";
+    let settings = served(&format!("{SERVER}\n{lines}\n"), &[]);
+    let own = UdpBinding { v4: Some([192, 0, 2, 7].into()), v6: None, ..UdpBinding::default() };
+    assert_eq!((settings.port, settings.udp), (1194, own));
+    let tcp = settings.tcp.expect("three lines say TCP");
+    let known = ["0.0.0.0:443", "[2001:db8::7]:993", "192.0.2.7:1194"];
+    assert_eq!(tcp.listen, known.map(|it| it.parse().expect("literal")));
+    assert!(tcp.has_udp);
 }
 
 #[test]
