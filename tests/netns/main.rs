@@ -28,6 +28,7 @@ mod openvpn_process;
 mod openvpn_sites;
 mod openvpn_tcp;
 mod openvpn_tree;
+mod openvpn_tree_client;
 mod operational;
 mod operator;
 mod reload;

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 /// Two ends, each with lines of its own beside the usual ones.
 pub struct Client {
     pub lab: Lab,
-    files: TempDir,
-    interfaces: [String; 2],
+    pub files: TempDir,
+    pub interfaces: [String; 2],
     processes: [Option<Process>; 2],
 }
 
@@ -116,13 +116,13 @@ pub fn passwords() {
 }
 
 /// An address that `b` has beside its own: with the default route of `a` by way of `b`, it is somewhere in the internet.
-const FAR: &str = "198.51.100.7";
+pub const FAR: &str = "198.51.100.7";
 /// The same for IPv6.
-const FAR_V6: &str = "2001:db8:7::7";
+pub const FAR_V6: &str = "2001:db8:7::7";
 
 impl Client {
     /// Gives `a` a default route, and `b` an address behind it.
-    fn connect_to_the_internet(&self) {
+    pub fn connect_to_the_internet(&self) {
         for (site, arguments) in [
             ("a", "route add default via 192.168.77.2"),
             ("a", "-6 route add default via fd77::2"),
@@ -140,7 +140,7 @@ impl Client {
     }
 
     /// What `a` has in the kernel, but for times and what the kernel itself adds a moment later.
-    fn kernel(&self) -> String {
+    pub fn kernel(&self) -> String {
         let parts =
             ["rule", "-6 rule", "route show table all", "-6 route show table all proto static", "address"];
         let shown = parts.map(|part| self.lab.ip("a", part).expect("it is there"));
@@ -152,7 +152,7 @@ impl Client {
     }
 
     /// The packets of a far address that have crossed the link in clear, as `b` counts them.
-    fn count_clear(&self) {
+    pub fn count_clear(&self) {
         let rules = format!(
             "table inet clear {{\nchain in {{\ntype filter hook prerouting priority -300\n\
              iifname outside ip daddr {FAR} counter\niifname outside ip6 daddr {FAR_V6} counter\n}}\n}}"
@@ -160,7 +160,7 @@ impl Client {
         self.lab.run("b", "nft", &[&rules]).expect("nftables is there");
     }
 
-    fn clear_packets(&self) -> u64 {
+    pub fn clear_packets(&self) -> u64 {
         let listed = self.lab.run("b", "nft", &["list", "table", "inet", "clear"]).expect("it is there");
         let counts = listed.split("packets ").skip(1);
         counts.filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok()).sum()

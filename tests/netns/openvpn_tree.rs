@@ -19,7 +19,7 @@ struct Gateway {
 }
 
 /// The lines between BEGIN and END of a PEM file, joined.
-fn body(files: &TempDir, name: &str) -> String {
+pub fn body(files: &TempDir, name: &str) -> String {
     let text = std::fs::read_to_string(files.path().join(name)).expect("written");
     text.lines().filter(|line| !line.starts_with("-----")).collect()
 }

@@ -19,6 +19,7 @@
 mod arriving;
 mod guard;
 mod kept;
+mod left;
 pub mod netlink;
 pub mod networks;
 mod nft;
@@ -142,9 +143,11 @@ impl HostHandle {
 
 impl Host {
     /// Takes over the state that an earlier daemon has left. What is `wanted`, by the names of interfaces that do not exist
-    /// yet, is closed until it is served, and nothing else.
+    /// yet, is closed until it is served; and nothing else, but what an earlier daemon has left for them.
     pub fn start(wanted: BTreeMap<String, Wants>) -> Result<Self, NetlinkError> {
-        Self::start_with(State { wanted: without_interfaces(&wanted), ..State::default() })
+        let mut wanted = without_interfaces(&wanted);
+        left::adopt(&mut wanted)?;
+        Self::start_with(State { wanted, ..State::default() })
     }
 
     /// The same of a process for one interface: what daemons and other such processes have stays as it is.

@@ -5,6 +5,15 @@ use super::networks::Networks;
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The tables of an interface that tell what was closed for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftIn {
+    /// The table of its default route.
+    pub table: u32,
+    /// The table that names its prefixes in the main table. No rule leads there.
+    pub note: u32,
+}
+
 /// Addresses, routes by table, rules, and the networks that policies protect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
@@ -22,6 +31,8 @@ pub struct Wants {
     pub rules: BTreeSet<Rule>,
     /// Networks whose routes and rules depend on what else this machine has.
     pub networks: Networks,
+    /// Where an earlier daemon has left what stays closed, too.
+    pub left_in: Option<LeftIn>,
 }
 
 impl Wants {
@@ -33,6 +44,7 @@ impl Wants {
             closed: self.closed.clone(),
             rules: self.rules.clone(),
             networks: Networks { is_served: false, ..self.networks.clone() },
+            left_in: self.left_in,
             ..Self::default()
         }
     }
@@ -70,6 +82,7 @@ impl Wants {
             closed: &self.closed | &other.closed,
             rules: &self.rules | &other.rules,
             networks: self.networks.clone().and(other.networks.clone()),
+            left_in: self.left_in.or(other.left_in),
         }
     }
 }

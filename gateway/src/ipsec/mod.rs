@@ -23,7 +23,7 @@ pub mod peer_error;
 mod port;
 pub mod proof;
 mod requirements;
-mod resolver;
+pub(crate) mod resolver;
 mod revocation;
 mod served;
 pub mod service;

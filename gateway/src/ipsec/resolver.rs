@@ -13,7 +13,12 @@ const FILES: [&str; 2] = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"
 
 /// The warning if names cannot be resolved while a tunnel for everything is down.
 pub fn cut_off(settings: &Settings) -> Option<String> {
-    cut_off_from(settings, &resolvers(&FILES.map(Path::new)))
+    cut_off_from(settings, &of_this_machine())
+}
+
+/// The resolvers of this machine.
+pub(crate) fn of_this_machine() -> Vec<IpAddr> {
+    resolvers(&FILES.map(Path::new))
 }
 
 fn cut_off_from(settings: &Settings, resolvers: &[IpAddr]) -> Option<String> {

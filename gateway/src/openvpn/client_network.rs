@@ -4,7 +4,7 @@
 use super::dns::{NameServers, Request};
 use super::options::Network;
 use super::routing::{self, Servers};
-use crate::host::netlink::{LinkChange, Netlink, NetlinkError};
+use crate::host::netlink::{LinkChange, MAIN_TABLE, Netlink, NetlinkError};
 use crate::host::wants::Wants;
 use crate::host::{self, HostHandle, Own};
 use ipnet::IpNet;
@@ -38,6 +38,15 @@ pub enum ClientError {
     TooManyRoutes(String),
 }
 
+/// What a daemon closes for an interface.
+#[derive(Clone, Debug, Default)]
+pub struct Closed {
+    /// What the configuration says.
+    pub configured: Wants,
+    /// What a server has said before: it stays closed until the next push reply.
+    pub left: Wants,
+}
+
 /// The network of a client, and what of it is in the kernel.
 pub(super) struct ClientNetwork {
     interface: String,
@@ -49,7 +58,7 @@ pub(super) struct ClientNetwork {
     wants: Wants,
     name_servers: Option<NameServers>,
     /// What stays closed without the interface; `None` of a program that leaves nothing behind.
-    closed: Option<Wants>,
+    closed: Option<Closed>,
     /// Whether there is no interface, and nothing in the kernel.
     is_null: bool,
 }
@@ -59,7 +68,7 @@ impl ClientNetwork {
         interface: &str,
         own: Own,
         name_servers: Option<NameServers>,
-        closed: Option<Wants>,
+        closed: Option<Closed>,
     ) -> Self {
         let (servers, wants) = (BTreeSet::new(), Wants::default());
         let (interface, is_null) = (interface.to_owned(), false);
@@ -86,10 +95,37 @@ impl ClientNetwork {
     ) -> Result<(), ClientError> {
         let before = self.servers.len();
         self.servers.extend(servers.into_iter().map(|address| address.to_canonical()));
-        match self.network.take().filter(|_| self.servers.len() != before) {
+        if self.servers.len() == before {
+            return Ok(());
+        }
+        match self.network.take() {
             Some(network) => self.configure(host, network),
+            None if self.closed.is_some() => self.begin(host, Wants::default()),
             None => Ok(()),
         }
+    }
+
+    /// Sets what is `wanted` before a server has said what it wants, and closes what a daemon closes.
+    pub(super) fn begin(&mut self, host: &HostHandle, mut wanted: Wants) -> Result<(), ClientError> {
+        if let Some(Closed { configured, left }) = &self.closed {
+            let links = self.links()?;
+            let closed = routing::closed_around(&configured.and(left), &self.servers(&links), self.own);
+            wanted = guarded(wanted, Some(&closed)).and(&closed);
+        }
+        self.wants = wanted;
+        Ok(host.set(&self.interface, Some(self.wants.clone()))?)
+    }
+
+    /// The networks of this machine, but for our own.
+    fn links(&self) -> Result<Vec<IpNet>, NetlinkError> {
+        let mut links =
+            Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?.addresses(None)?;
+        links.retain(|link| !self.wants.addresses.contains(link));
+        Ok(links)
+    }
+
+    fn servers<'a>(&'a self, links: &'a [IpNet]) -> Servers<'a> {
+        Servers { addresses: &self.servers, passed: is_filtered_strictly(&self.interface), links }
     }
 
     /// Takes the network that a server has given us.
@@ -101,14 +137,13 @@ impl ClientNetwork {
         if let Some(option) = &network.unprotected {
             return Err(ClientError::Unprotected(name.clone(), option.clone()));
         }
-        let mut links =
-            Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?.addresses(None)?;
-        links.retain(|link| !self.wants.addresses.contains(link));
-        let passed = is_filtered_strictly(name);
-        let servers = Servers { addresses: &self.servers, passed, links: &links };
+        let links = self.links()?;
+        let servers = self.servers(&links);
         let wants = routing::wants(&network, &servers, self.own);
         let wants = wants.map_err(|routing::TooMany| ClientError::TooManyRoutes(name.clone()))?;
-        let wants = guarded(wants, self.closed.as_ref());
+        let configured = self.closed.as_ref().map(|closed| &closed.configured);
+        let configured = configured.map(|closed| routing::closed_around(closed, &servers, self.own));
+        let wants = guarded(wants, configured.as_ref());
         let mtu = network.mtu.map_or(Ok(()), |mtu| set_mtu(name, mtu));
         let changed = host.change(name, &self.wants, &wants);
         self.wants = wants;
@@ -146,12 +181,23 @@ fn is_global_ipv6(address: &IpNet) -> bool {
     matches!(address.addr(), IpAddr::V6(it) if !it.is_loopback() && !it.is_unicast_link_local())
 }
 
-/// The same, with what stays closed without the interface: what a daemon has closed, and its routes.
-pub(super) fn guarded(wants: Wants, closed: Option<&Wants>) -> Wants {
+/// The same, with what stays closed without the interface: what a daemon has closed, and its routes. The rules are those of `wants`, which
+/// a server may have changed.
+pub(super) fn guarded(mut wants: Wants, closed: Option<&Wants>) -> Wants {
     let Some(closed) = closed else { return wants };
-    let mut both = wants.and(closed);
-    both.closed.extend(wants.routes.into_iter().filter(|(route, _)| route.prefix_len() != 0));
-    both
+    wants.closed.extend(closed.closed.iter().copied());
+    wants.closed.extend(wants.routes.iter().copied().filter(|(route, _)| route.prefix_len() != 0));
+    wants.left_in = closed.left_in;
+    if let Some(tables) = wants.left_in {
+        let networks = wants.addresses.iter().map(IpNet::trunc);
+        let networks = networks.filter(|net| net.prefix_len() != net.max_prefix_len());
+        let routes =
+            wants.routes.iter().filter(|(route, table)| *table == MAIN_TABLE && route.prefix_len() != 0);
+        let inside: BTreeSet<IpNet> = routes.map(|(route, _)| *route).chain(networks).collect();
+        // The next daemon finds these in the note.
+        wants.closed.extend(inside.iter().flat_map(|net| [(*net, MAIN_TABLE), (*net, tables.note)]));
+    }
+    wants
 }
 
 pub(super) fn set_mtu(name: &str, mtu: u32) -> Result<(), NetlinkError> {

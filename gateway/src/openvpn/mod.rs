@@ -14,6 +14,7 @@
 pub mod api;
 pub mod client_file;
 pub mod client_network;
+mod closed;
 pub mod control_thread;
 pub mod convert;
 pub mod dns;

@@ -11,7 +11,7 @@
 use super::options::Network;
 use crate::host::Own as Number;
 use crate::host::netlink::{MAIN_TABLE, Route, Rule, Way};
-use crate::host::wants::Wants;
+use crate::host::wants::{LeftIn, Wants};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -30,6 +30,11 @@ pub fn number(name: &str) -> u32 {
     let hash =
         name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     0x5000_0000 | hash & 0x0fff_ffff
+}
+
+/// Where the kernel keeps what a daemon has closed for an interface with this number.
+pub fn left_in(number: u32) -> LeftIn {
+    LeftIn { table: number, note: number ^ 0x3000_0000 }
 }
 
 /// Where the servers of a client are.
@@ -99,6 +104,29 @@ pub fn wants(network: &Network, servers: &Servers<'_>, own: Number) -> Result<Wa
         wants.onward.extend(passed.map(|it| (IpNet::from(*it), own.table)));
     }
     Ok(wants)
+}
+
+/// What stays closed before a server has said what it wants, so that its own packets leave: with the mark of now, and without the
+/// addresses of servers.
+pub fn closed_around(closed: &Wants, servers: &Servers<'_>, own: Number) -> Wants {
+    let remarked = |rule: &Rule| match *rule {
+        Rule::NotMarked { v6, table, .. } => Rule::NotMarked { v6, mark: own.mark, table },
+        Rule::MainBefore { v6, .. } => Rule::MainBefore { v6, mark: own.mark },
+        other => other,
+    };
+    let mut wants = Wants { rules: closed.rules.iter().map(remarked).collect(), ..closed.clone() };
+    wants.closed.clear();
+    for &(prefix, table) in &closed.closed {
+        let within =
+            servers.addresses.iter().filter(|server| table == MAIN_TABLE && prefix.contains(*server));
+        let holes: Vec<IpNet> = within.map(|server| servers.hole(*server, &prefix)).collect();
+        wants.closed.extend(without(prefix, &holes).into_iter().map(|piece| (piece, table)));
+    }
+    let is_redirected =
+        |v6: bool| wants.closed.iter().any(|(prefix, table)| *table == own.table && is_v6(*prefix) == v6);
+    let passed = servers.addresses.iter().filter(|it| servers.passed && is_redirected(it.is_ipv6()));
+    wants.onward.extend(passed.map(|it| (IpNet::from(*it), own.table)));
+    wants
 }
 
 /// The versions of IP whose default route leads into the tunnel.
@@ -325,5 +353,27 @@ mod tests {
     fn each_name_has_a_number_of_its_own() {
         assert_eq!(number("tun0"), number("tun0"));
         assert!(number("tun0") != number("tun1") && number("tun0") >> 28 == 5);
+    }
+
+    #[test]
+    fn what_stays_closed_lets_the_packets_to_a_new_server_out() {
+        let mark = |mark: u32| {
+            [Rule::NotMarked { v6: false, mark, table: 77 }, Rule::MainBefore { v6: false, mark }]
+        };
+        let closed = [(net("0.0.0.0/0"), 77), (net("192.0.2.0/30"), MAIN_TABLE), (net("192.0.2.0/30"), 88)];
+        let left = Wants { closed: closed.into(), rules: mark(4).into(), ..Wants::default() };
+        let addresses = BTreeSet::from(["192.0.2.1".parse().expect("literal")]);
+        let around =
+            |passed| closed_around(&left, &Servers { addresses: &addresses, passed, links: &[] }, OWN);
+        let found = around(true);
+        let expected = [
+            (net("0.0.0.0/0"), 77),
+            (net("192.0.2.0/32"), MAIN_TABLE),
+            (net("192.0.2.2/31"), MAIN_TABLE),
+            (net("192.0.2.0/30"), 88),
+        ];
+        assert_eq!((found.closed, found.rules), (expected.into(), mark(5).into()));
+        assert_eq!(found.onward, [(net("192.0.2.1/32"), 77)].into());
+        assert!(around(false).onward.is_empty());
     }
 }

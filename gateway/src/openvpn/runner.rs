@@ -4,7 +4,7 @@ mod asking;
 mod look_ups;
 mod managed;
 
-use super::client_network::{ClientError, ClientNetwork, guarded, set_mtu};
+use super::client_network::{ClientError, ClientNetwork, Closed, set_mtu};
 use super::control_thread::{Chosen, Report, Snapshot};
 use super::interface::Interface;
 use super::lifecycle::{Failed, Lifecycle, Step};
@@ -169,7 +169,7 @@ impl Runner {
         engine: Arc<dyn Engine>,
         options: Options,
         host: HostHandle,
-        closed: Option<Wants>,
+        closed: Option<Closed>,
     ) -> Result<Self, RunError> {
         let (events, removed) = mpsc::unbounded_channel();
         let (report, reports) = mpsc::unbounded_channel();
@@ -183,7 +183,7 @@ impl Runner {
         };
         let mut lifecycle =
             Lifecycle::new(name, settings.mtu, settings.scripts.clone(), settings.programs.clone());
-        let (wants, mtu) = (guarded(own(&settings), closed.as_ref()), settings.mtu);
+        let (wants, mtu) = (own(&settings), settings.mtu);
         let up = LinkChange { up: Some(true), queue_length: settings.queue, ..LinkChange::default() };
         let is_null = settings.is_null;
         let mut network = ClientNetwork::new(name, own_number, name_servers, closed);
@@ -209,7 +209,7 @@ impl Runner {
         if !is_null {
             set_mtu(name, mtu)?;
             host::change_link(name, &[up])?;
-            host.set(name, Some(wants))?;
+            network.begin(&host, wants)?;
         }
         if let Some(site) = site.filter(|_| !is_null) {
             // Before the peer answers: packets for its networks must not leave in clear.

@@ -6,6 +6,7 @@
 //!                     └── refused ──> link down, and the reason is shown ──> stop
 //! ```
 
+use super::client_network::Closed;
 use super::interface::Interface;
 use super::runner::{RunError, Runner};
 use super::scripts::served::{password_hashes, revocations as read_revocations};
@@ -70,6 +71,7 @@ impl Served {
         name: &str,
         path: Path,
         wanted: OpenVpn,
+        closed: Closed,
         context: &Context,
     ) -> Result<Self, ServiceError> {
         let (own, copy) = (name.to_owned(), wanted.clone());
@@ -81,14 +83,8 @@ impl Served {
             tracing::warn!("{warning}");
         }
         let engines = context.engines.clone();
-        let runner = Runner::beside(
-            name,
-            settings,
-            engines,
-            Options::default(),
-            context.host.handle(),
-            Some(tree::closed(&wanted)),
-        )?;
+        let runner =
+            Runner::beside(name, settings, engines, Options::default(), context.host.handle(), Some(closed))?;
         let (interface, failure) = (runner.interface(), Failure::default());
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(run(runner, files, stopped, context.events.clone(), failure.clone()));

@@ -7,11 +7,13 @@
 //! ```
 
 use super::api::Interfaces;
+use super::closed;
 use super::served::{Served, ServiceError, Settings as Unserved};
 use super::tree;
 use crate::daemon::needs::Needs;
 use crate::host::Host;
 use crate::host::wants::Wants;
+use crate::ipsec::resolver;
 use crate::service::{
     Context, Phase, Planned, Policy, Refusal, Refused, Requirements, Service, Step, View, Work,
 };
@@ -80,7 +82,11 @@ impl Service for OpenVpnService {
     }
 
     fn wants(&self, settings: &Settings) -> BTreeMap<String, Wants> {
-        settings.openvpn.iter().map(|(name, wanted)| (name.clone(), tree::closed(wanted))).collect()
+        settings
+            .openvpn
+            .iter()
+            .map(|(name, wanted)| (name.clone(), closed::configured(name, wanted)))
+            .collect()
     }
 
     fn check(&self, settings: &Settings) -> (Vec<String>, Refused) {
@@ -92,6 +98,12 @@ impl Service for OpenVpnService {
             }
         }
         (warnings, refused)
+    }
+
+    fn warnings(&self, settings: &Settings) -> Vec<String> {
+        let resolvers = resolver::of_this_machine();
+        let interfaces = settings.openvpn.iter();
+        interfaces.filter_map(|(name, wanted)| closed::cut_off(name, wanted, &resolvers)).collect()
     }
 
     fn plan<'a>(&'a mut self, settings: &'a mut Settings, context: &'a Context) -> Work<'a, Planned> {
@@ -298,8 +310,9 @@ impl OpenVpnService {
     /// What an interface is for is closed before it is made.
     async fn create(&mut self, name: &str, wanted: OpenVpn, context: &Context) -> Result<(), ServiceError> {
         self.configured.insert(name.to_owned());
-        context.host.set_absent(name, Some(tree::closed(&wanted)));
-        let served = Served::create(name, path_of(name), wanted, context).await?;
+        let closed = closed::of(name, &wanted, context.host.wanted(name));
+        context.host.set_absent(name, Some(closed.configured.and(&closed.left)));
+        let served = Served::create(name, path_of(name), wanted, closed, context).await?;
         self.missing.remove(name);
         self.shown.show(&served);
         self.served.insert(name.to_owned(), served);

@@ -4,14 +4,12 @@ use super::client_file;
 use super::convert::{Sources, convert};
 use super::scripts::Hook;
 use super::settings::{ForClients, Role, Settings};
-use crate::host::netlink::MAIN_TABLE;
-use crate::host::wants::Wants;
 use config::Path;
 use config::import::{Disk, Files};
-use config::openvpn::settings::{Addresses, Destination, Revocation};
-use config::openvpn::{OpenVpn, Refusal, Remark};
+use config::openvpn::settings::Revocation;
+use config::openvpn::{Refusal, Remark};
 use config::settings::openvpn::{CLIENTS, OpenVpn as Wanted, Profile};
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -229,31 +227,8 @@ fn remark(profile: &Profile, path: &Path, remark: &Remark) -> String {
     format!("{}: {}: {}", profile.origin(&remark.position, path), remark.directive, remark.text)
 }
 
-fn disk() -> Disk {
+pub(super) fn disk() -> Disk {
     Disk { root: PathBuf::from("/") }
-}
-
-/// What the host is to close while the interface is not there: the network of the tunnel, and what is routed into it.
-pub(super) fn closed(wanted: &Wanted) -> Wants {
-    let files: &dyn Files = &disk();
-    let Ok(loaded) = wanted.profile.load(files) else { return Wants::default() };
-    let closed = networks(&loaded.settings).map(|network| (network, MAIN_TABLE)).collect();
-    Wants { closed, ..Wants::default() }
-}
-
-/// The network of a tunnel, and what is routed into it. A tunnel for everything has no guard.
-pub(super) fn networks(settings: &OpenVpn) -> impl Iterator<Item = IpNet> + '_ {
-    let own = match settings.device.addresses {
-        Some(Addresses::Subnet(address)) => Some(IpNet::V4(address.trunc())),
-        Some(Addresses::Peer(_, remote)) => Ipv4Net::new(remote, 32).ok().map(IpNet::V4),
-        None => None,
-    };
-    let own6 = settings.device.ipv6.map(|ipv6| IpNet::V6(ipv6.local.trunc()));
-    let routes = settings.routing.routes.iter().filter_map(|route| match &route.destination {
-        Destination::Network(network) => Some(network.trunc()),
-        _ => None,
-    });
-    own.into_iter().chain(own6).chain(routes).filter(|network| network.prefix_len() != 0)
 }
 
 /// The networks behind the clients of a server, and the pushed ones: what this machine forwards.
@@ -360,11 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_networks_of_a_tunnel_are_closed_while_it_is_not_there() {
-        let wants =
-            closed(&wanted(&["server client anna subnet 10.4.0.0/24", "server push-route 10.2.0.0/24"]));
-        let closed: Vec<String> = wants.closed.iter().map(|(network, _)| network.to_string()).collect();
-        assert_eq!(closed, ["10.4.0.0/24", "10.8.0.0/24"]);
+    fn pushed_networks_are_forwarded() {
         let forwarded = forwarded(&wanted(&["server push-route 10.2.0.0/24"]));
         assert_eq!(forwarded, ["10.2.0.0/24".parse().expect("literal")]);
     }
