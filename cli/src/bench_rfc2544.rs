@@ -1,7 +1,10 @@
 //! `postern bench rfc2544`: its arguments.
 
+mod esp;
+
 use bench::rfc2544::{Addresses, FrameSize, Options, Plan, Protocol, Report, Test, Wire, run};
 use clap::{Args, ValueEnum};
+use esp::{EspArguments, Frames};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
@@ -44,6 +47,8 @@ pub(crate) struct Arguments {
     /// Protocol of the frames
     #[arg(long, value_enum, default_value = "udp")]
     protocol: ProtocolName,
+    #[command(flatten)]
+    esp: EspArguments,
     /// Frames that leave together, at the same mean rate
     #[arg(long, value_parser = ["1", "16", "64", "256", "1024"], default_value = "1")]
     burst: String,
@@ -166,14 +171,18 @@ pub(crate) fn measure(arguments: Arguments, progress: bool) -> bench::Outcome<Re
     let (wire, interfaces) = wire(arguments.wire, arguments.tx, arguments.rx)?;
     let pair = |addresses: &[Ipv4Addr]| <[Ipv4Addr; 2]>::try_from(addresses).ok();
     let ports = pair(&arguments.addresses).ok_or("--addresses: two addresses")?;
+    let frames = Frames { addresses: ports, protocol, both: arguments.both, in_memory: wire == Wire::Memory };
+    let esp = arguments.esp.read(&frames)?;
+    let outer = [0, 1].map(|port| esp.as_ref()?.address(port));
     let report = run(&Options {
         wire,
         interfaces,
         capture: arguments.capture,
         defer_napi: arguments.defer_napi,
-        addresses: Addresses { ports, routers: pair(&arguments.routers) },
+        addresses: Addresses { ports, outer, routers: pair(&arguments.routers) },
         both: arguments.both,
         protocol,
+        esp,
         sizes: if arguments.size.is_empty() { FrameSize::ALL.to_vec() } else { arguments.size },
         tests: tests.collect(),
         plan,

@@ -77,6 +77,7 @@ fn a_bridge_and_a_router_are_measured_by_either_wire_and_keep_their_interfaces()
         let links = lab.ip("tester", "-details link show").expect("they are there");
         assert!(!links.contains("xdp") && !links.contains("promiscuity 1"), "{wire} leaves nothing: {links}");
     }
+    esp_is_carried(&lab);
     // The bridge once more, between TAP interfaces in its own namespace.
     for interface in ["tap0", "tap1"] {
         lab.ip("device", &format!("tuntap add {interface} mode tap")).expect("it can be made");
@@ -103,6 +104,31 @@ fn a_bridge_and_a_router_are_measured_by_either_wire_and_keep_their_interfaces()
         !output.status.success() && said.contains("no interface none0") && said.contains("fix: "),
         "{said}"
     );
+}
+
+/// ESP with known keys through the bridge, in both directions; interfaces that do not fit it are refused.
+fn esp_is_carried(lab: &Lab) {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let keys = |count: usize| vec!["5a"; count].join(":");
+    let text = format!(
+        "sa in 2000 aead_algo aes-128-gcm aead_key {} mode ipv4-tunnel src 192.0.2.1 dst 192.0.2.2\n\
+         sa in 2001 cipher_algo aes-128-cbc cipher_key {} auth_algo sha256-hmac auth_key {} mode ipv4-tunnel src 192.0.2.2 dst 192.0.2.1\n",
+        keys(20),
+        keys(16),
+        keys(32)
+    );
+    std::fs::write(file.path(), text).expect("it can be written");
+    let words =
+        format!("--tx t0 --rx t1 --both --esp {} --esp-side both --test throughput", file.path().display());
+    let report = measure(lab, &words);
+    is_carried(&report, "esp");
+    let seals = &report["esp"]["seals"];
+    assert_eq!((&seals[0][0], &seals[1][0]), (&2000.into(), &2001.into()), "{report:#}");
+    let mut command = lab.command("tester", postern());
+    command.args("bench rfc2544 --seconds 0.1 --size 1518".split(' ')).args(words.split(' '));
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("ip link set t0 mtu 15"), "{said}");
 }
 
 /// Forwards frames from `d0` to `d1` with faults, until it is told to stop.

@@ -88,19 +88,39 @@ impl Receive for Queue {
     }
 }
 
+/// What the device does to frames on their way from the first port to the second, and back.
+pub type Change = Box<dyn FnMut(&mut Batch) + Send>;
+
+/// A port of the device that changes frames before they are queued.
+struct Changing(Queue, Change);
+
+impl Transmit for Changing {
+    fn transmit(&mut self, batch: &mut Batch, drops: &DropCounters) {
+        (self.1)(batch);
+        self.0.transmit(batch, drops);
+    }
+}
+
 /// A tester of UDP frames of 64 bytes with such a device between its ports, in one or both directions.
 pub fn tester(known: Known, faults: &str, both: bool) -> Tester<Virtual> {
+    tester_of(known, faults, both, [0, 1].map(|_| Box::new(|_: &mut Batch| {}) as Change))
+}
+
+/// The same with a device that changes frames.
+pub fn tester_of(known: Known, faults: &str, both: bool, changes: [Change; 2]) -> Tester<Virtual> {
     let clock = Virtual::default();
     let queue = || Queue { known, clock: clock.clone(), busy_until: 0, frames: Arc::default() };
     let faults: Faults = faults.parse().expect("literal");
-    let port = |transmit: &Queue, receive: &Queue, address| TesterPort {
-        transmit: Box::new(transmit.clone()),
+    let port = |transmit: &Queue, change, receive: &Queue, address| TesterPort {
+        transmit: Box::new(Changing(transmit.clone(), change)),
         receive: Box::new(Fault::new(receive.clone(), faults, Arc::default())),
         arp: Arp::new([2; 6], address, None),
         refused_is_lost: true,
     };
     let (there, back) = (queue(), queue());
-    let ports = [port(&there, &back, path().source), port(&back, &there, path().destination)];
+    let [forth, backward] = changes;
+    let ports =
+        [port(&there, forth, &back, path().source), port(&back, backward, &there, path().destination)];
     let mut tester = Tester::new(clock, ports, Host::None);
     let forth = path();
     let backward = super::frame::Path { source: forth.destination, destination: forth.source, ..forth };

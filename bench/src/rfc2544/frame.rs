@@ -14,6 +14,8 @@ use zerocopy::IntoBytes;
 const MAGIC: [u8; 2] = [0x25, 0x44];
 /// The UDP port of the echo service, as in RFC 2544 appendix C.2.6.4.
 const ECHO: u16 = 7;
+/// The TCP port of the discard service.
+const DISCARD: u16 = 9;
 /// Where headers behind the Ethernet and the IP header begin.
 const SEGMENT: usize = EthernetHeader::LENGTH + Ipv4Header::LENGTH;
 
@@ -40,11 +42,21 @@ struct Layout {
 }
 
 impl Protocol {
-    fn number(self) -> u8 {
+    /// The number in the IP header.
+    pub fn number(self) -> u8 {
         match self {
             Self::Udp => UDP,
             Self::Tcp => TCP,
             Self::Icmp => ICMP,
+        }
+    }
+
+    /// The first four bytes behind the IP header: the ports, or type, code and a checksum, which varies.
+    pub fn first_words(self) -> [u16; 2] {
+        match self {
+            Self::Udp => [ECHO; 2],
+            Self::Tcp => [DISCARD; 2],
+            Self::Icmp => [0x0800, 0],
         }
     }
 
@@ -67,8 +79,10 @@ impl Protocol {
     fn header(self, length: usize) -> Vec<u8> {
         match self {
             Self::Udp => [ECHO, ECHO, length as u16, 0].iter().flat_map(|it| it.to_be_bytes()).collect(),
-            // Data offset 5, flag ACK; the ports are those of the discard service.
-            Self::Tcp => [&[0, 9, 0, 9][..], &[0; 8], &[0x50, 0x10], &[0; 6]].concat(),
+            // Data offset 5, flag ACK.
+            Self::Tcp => {
+                [&DISCARD.to_be_bytes()[..], &DISCARD.to_be_bytes(), &[0; 8], &[0x50, 0x10], &[0; 6]].concat()
+            }
             Self::Icmp => vec![8, 0, 0, 0, 0, 0, 0, 0],
         }
     }
@@ -189,8 +203,15 @@ pub enum Seen {
     Ours(Tag),
     /// One of ours that is not what was sent.
     Corrupt,
+    /// One of ours, whole, but not encrypted where it has to be.
+    Clear,
     /// Not one of ours.
     Foreign,
+}
+
+/// Whether the checksum of an IPv4 header is right.
+pub fn is_valid_header(header: &[u8]) -> bool {
+    Sum::of(header).is_valid()
 }
 
 /// Recognizes the frames of one direction.
@@ -211,18 +232,20 @@ impl Reader {
     /// What the frame is. Checksums of the IP header and of the segment are verified, so that any bit of them counts.
     #[inline]
     pub fn read(&self, frame: &[u8]) -> Seen {
-        match self.whole(frame) {
-            Some(tag) => Seen::Ours(tag),
-            None if self.resembles(frame) => Seen::Corrupt,
-            None => Seen::Foreign,
-        }
+        let packet = EthernetHeader::payload(frame).ok().filter(|it| it.0 == ethernet::IPV4);
+        let whole = packet.and_then(|(_, offset)| self.whole(&frame[offset..]));
+        whole.map_or_else(|| self.rest(frame.get(EthernetHeader::LENGTH..).unwrap_or_default()), Seen::Ours)
     }
 
-    fn whole(&self, frame: &[u8]) -> Option<Tag> {
-        let (ether_type, offset) = EthernetHeader::payload(frame).ok()?;
-        let IpPacket::V4(header, packet) = IpPacket::parse(&frame[offset..]).ok()? else { return None };
-        let is_ours = ether_type == ethernet::IPV4
-            && header.protocol == self.protocol.number()
+    /// What the IP packet is, without a frame around it.
+    #[inline]
+    pub fn read_packet(&self, packet: &[u8]) -> Seen {
+        self.whole(packet).map_or_else(|| self.rest(packet), Seen::Ours)
+    }
+
+    fn whole(&self, packet: &[u8]) -> Option<Tag> {
+        let IpPacket::V4(header, packet) = IpPacket::parse(packet).ok()? else { return None };
+        let is_ours = header.protocol == self.protocol.number()
             && header.length() == Ipv4Header::LENGTH
             && (header.source, header.destination) == (self.source.octets(), self.destination.octets());
         if !is_ours {
@@ -245,11 +268,13 @@ impl Reader {
         })
     }
 
-    /// Whether a frame that is not whole was one of ours: one of the marks is left.
-    fn resembles(&self, frame: &[u8]) -> bool {
+    /// What a packet is that is not whole: one of ours if one of the marks is left.
+    fn rest(&self, packet: &[u8]) -> Seen {
         let addresses = [self.source.octets(), self.destination.octets()].concat();
-        frame.get(self.layout.magic..self.layout.magic + 2).is_some_and(|it| it == MAGIC)
-            || frame.get(26..34).is_some_and(|it| it == addresses)
+        let magic = self.layout.magic - EthernetHeader::LENGTH;
+        let resembles = packet.get(magic..magic + 2).is_some_and(|it| it == MAGIC)
+            || packet.get(12..Ipv4Header::LENGTH).is_some_and(|it| it == addresses);
+        if resembles { Seen::Corrupt } else { Seen::Foreign }
     }
 }
 

@@ -11,10 +11,12 @@ mod arp;
 mod chart;
 #[cfg(test)]
 mod device;
+mod esp;
 mod frame;
 mod histogram;
 mod host;
 mod pacer;
+mod plan;
 mod procedure;
 mod receiver;
 mod report;
@@ -24,8 +26,9 @@ mod text;
 mod trial;
 mod wire;
 
+pub use esp::{Esp, EspReport, EspSa};
 pub use frame::Protocol;
-pub use procedure::Plan;
+pub use plan::Plan;
 pub use report::{Calibration, Report, SizeResult};
 pub use wire::{Addresses, Wire};
 
@@ -33,11 +36,14 @@ use crate::Outcome;
 use crate::pipeline::imix;
 use crate::report::Machine;
 use crate::tunnel::progress_bar;
+use crypto::choice::{Choice, Slot};
+use esp::Ends;
 use host::Host;
 use lab::pin_thread;
 use packet::header::ethernet::{EthernetHeader, FCS, GAP};
 use port::pcap::Capture;
 use procedure::{Limit, Procedure, Throughput};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tester::{Clock, Tester};
@@ -120,6 +126,8 @@ pub struct Options {
     pub both: bool,
     /// The protocol of the frames.
     pub protocol: Protocol,
+    /// The ports with ESP, and its keys.
+    pub esp: Option<Esp>,
     /// The frame sizes.
     pub sizes: Vec<FrameSize>,
     /// The measurements; a throughput is always measured.
@@ -138,66 +146,32 @@ pub struct Options {
     pub progress: bool,
 }
 
-impl Plan {
-    /// Trials of about a second, which show what to expect. Not those of the RFCs.
-    pub fn quick() -> Self {
-        Self {
-            is_conformant: false,
-            search_seconds: 1.0,
-            final_seconds: None,
-            searches: 1,
-            precision: 0.02,
-            repeats: 1,
-            latency_seconds: 1.0,
-            latency_trials: 1,
-            loss_seconds: 1.0,
-            burst_seconds: 0.5,
-            bursts: 3,
-            settle_seconds: 0.05,
-            rest_seconds: 0.05,
-            burst: 1,
-        }
+impl Options {
+    /// Bytes of a frame on average where it is longest: with ESP if there is.
+    fn bytes_on_line(&self, size: FrameSize) -> f64 {
+        let Some(esp) = &self.esp else { return size.mean() };
+        let lengths = size.lengths();
+        let sealed: usize = lengths.iter().map(|&length| esp.longest(length) + FCS).sum();
+        sealed as f64 / lengths.len() as f64
     }
 
-    /// Lengths and repetitions of RFC 2544, 8219 and 9004.
-    pub fn full() -> Self {
-        Self {
-            is_conformant: true,
-            search_seconds: 5.0,
-            final_seconds: Some(60.0),
-            searches: 5,
-            precision: 0.005,
-            repeats: 2,
-            latency_seconds: 120.0,
-            latency_trials: 20,
-            loss_seconds: 60.0,
-            burst_seconds: 30.0,
-            bursts: 50,
-            settle_seconds: 2.0,
-            rest_seconds: 5.0,
-            burst: 1,
+    /// Refuses interfaces whose mtu is too small for the longest frame, which would be lost there.
+    fn check_mtu(&self) -> Outcome<()> {
+        let Some(esp) = self.esp.as_ref().filter(|_| self.wire.has_interfaces()) else { return Ok(()) };
+        let longest = self.sizes.iter().flat_map(|size| size.lengths()).max().unwrap_or_default();
+        let needed = esp.longest(longest) - EthernetHeader::LENGTH;
+        for (interface, _) in self.interfaces.iter().zip(esp.ports).filter(|it| it.1) {
+            let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu")).unwrap_or_default();
+            if text.trim().parse::<usize>().is_ok_and(|mtu| mtu < needed) {
+                let mtu = text.trim();
+                return Err(format!(
+                    "{interface} has an mtu of {mtu}, and the longest packets have {needed} bytes with ESP\n  fix: ip link set \
+                     {interface} mtu {needed}, and the same at the device"
+                )
+                .into());
+            }
         }
-    }
-
-    /// The same with another length of trials, which the RFCs do not know.
-    #[must_use]
-    pub fn with_seconds(self, seconds: f64) -> Self {
-        Self {
-            is_conformant: false,
-            search_seconds: seconds,
-            final_seconds: None,
-            latency_seconds: seconds,
-            loss_seconds: seconds,
-            burst_seconds: self.burst_seconds.min(seconds),
-            ..self
-        }
-    }
-
-    /// The plan of calibrations: one search with trials of at most a second.
-    fn of_calibration(&self) -> Self {
-        let quick = Self::quick();
-        let search_seconds = self.search_seconds.min(quick.search_seconds);
-        Self { search_seconds, latency_seconds: search_seconds, burst: self.burst, ..quick }
+        Ok(())
     }
 }
 
@@ -214,9 +188,38 @@ impl Clock for RealClock {
     }
 }
 
-/// Frames a second that a line carries.
-fn line_rate(bits: f64, size: FrameSize) -> f64 {
-    bits / 8.0 / (size.mean() + GAP as f64)
+/// Frames a second that a line carries, of so many bytes on average.
+fn line_rate(bits: f64, bytes: f64) -> f64 {
+    bits / 8.0 / (bytes + GAP as f64)
+}
+
+/// What seals and opens in each direction, through the device and without it, and the engines that may do it.
+struct Protected {
+    ends: Vec<Ends>,
+    looped: Vec<Ends>,
+    engines: Choice,
+}
+
+impl Protected {
+    /// Loads the keys of `esp`; none without ESP.
+    fn load(options: &Options) -> Outcome<Self> {
+        let engines = Choice::here(None);
+        let directions = 0..1 + usize::from(options.both);
+        let Some(esp) = &options.esp else {
+            return Ok(Self { ends: Vec::new(), looped: Vec::new(), engines });
+        };
+        let ends = directions.clone().map(|from| esp.ends(from, &engines)).collect::<Outcome<_>>()?;
+        let looped = directions.map(|from| esp.looped_ends(from, &engines)).collect::<Outcome<_>>()?;
+        Ok(Self { ends, looped, engines })
+    }
+
+    /// The names of the engines that were chosen for packets of any size.
+    fn engines(choice: &Choice) -> Vec<String> {
+        let rows = choice.rows();
+        let chosen = rows.iter().flat_map(|(_, row)| Slot::all().map(|slot| row.chosen(slot)));
+        let indices: BTreeSet<usize> = chosen.collect();
+        indices.into_iter().map(|index| choice.engines()[index].name().to_owned()).collect()
+    }
 }
 
 /// Measures all sizes.
@@ -225,6 +228,8 @@ pub fn run(options: &Options) -> Outcome<Report> {
     let machine = Machine::here();
     pin_thread(None, options.core)?;
     let device_core = usize::from(options.core == 0);
+    options.check_mtu()?;
+    let Protected { ends, looped: looped_ends, engines } = Protected::load(options)?;
     let looped = options.wire.open_loop(&options.addresses)?;
     let opened =
         options.wire.open(&options.interfaces, &options.addresses, device_core, options.defer_napi)?;
@@ -236,8 +241,9 @@ pub fn run(options: &Options) -> Outcome<Report> {
         }
         None => opened.ports,
     };
-    let mut loop_tester = Tester::new(RealClock(Instant::now()), looped.ports, Host::Here);
-    let mut tester = Tester::new(RealClock(Instant::now()), ports, Host::Here);
+    let clock = || RealClock(Instant::now());
+    let mut loop_tester = Tester::new(clock(), looped.ports, Host::Here).with_ends(looped_ends);
+    let mut tester = Tester::new(clock(), ports, Host::Here).with_ends(ends);
     let routers = find_routers(&mut tester, &options.addresses, options.both)?;
     let progress = progress_bar(options.progress, options.sizes.len() as u64);
     let mut sizes = Vec::new();
@@ -256,7 +262,8 @@ pub fn run(options: &Options) -> Outcome<Report> {
     }
     progress.finish_and_clear();
     drop((opened.held, looped.held));
-    Ok(Report::new(machine, options, opened.told, host::clock_source(), sizes))
+    let esp = options.esp.as_ref().map(|esp| esp.report(tester.ends(), Protected::engines(&engines)));
+    Ok(Report::new(machine, options, opened.told, host::clock_source(), esp, sizes))
 }
 
 /// Asks routers for their hardware addresses.
@@ -313,7 +320,7 @@ fn measure<C: Clock>(
     mut trials: Vec<Trial>,
     say: &dyn Fn(&str),
 ) -> Outcome<SizeResult> {
-    let line = options.line.map(|bits| line_rate(bits, size));
+    let line = options.line.map(|bits| line_rate(bits, options.bytes_on_line(size)));
     let most = line.unwrap_or(f64::INFINITY).min(calibration.most);
     let has = |test: Test| options.tests.contains(&test);
     let mut procedure = Procedure { tester, plan: &options.plan, most, trials: &mut trials, progress: say };
@@ -362,8 +369,8 @@ mod tests {
     #[test]
     fn a_line_of_a_gigabit_carries_the_known_frame_rates() {
         // RFC 2544 has them for 10 Mbit/s Ethernet: 14,880 and 812 frames a second.
-        assert_eq!(line_rate(1e7, FrameSize::Bytes(64)) as u64, 14_880);
-        assert_eq!(line_rate(1e7, FrameSize::Bytes(1518)) as u64, 812);
+        assert_eq!(line_rate(1e7, 64.0) as u64, 14_880);
+        assert_eq!(line_rate(1e7, 1518.0) as u64, 812);
         assert!((FrameSize::Imix.mean() - 435.0).abs() < 1.0, "417 bytes of IP and 18 of Ethernet");
     }
 
@@ -377,31 +384,69 @@ mod tests {
         assert_eq!(limit(&Throughput { rate: None, ..found(1.0) }, Some(1e6), None), None);
     }
 
-    #[test]
-    fn frames_in_memory_are_measured_as_they_are() {
+    /// ESP at both ports, with an SA for each direction.
+    fn esp() -> Esp {
+        let sa = |spi: u32| EspSa {
+            spi,
+            transform: tunnel::esp::Transform::Aead(crypto::Cipher::Aes128Gcm, 16),
+            keys: crypto::SecretBytes::new(vec![spi as u8; 20]),
+            extended_from: None,
+            source: [192, 0, 2, 1].into(),
+            destination: [192, 0, 2, 2].into(),
+        };
+        let opened_by_device = [Some(sa(2000)), Some(sa(2001))];
+        Esp { ports: [true; 2], sealed_by_device: Vec::new(), opened_by_device, first_sequence: None }
+    }
+
+    fn in_memory(protocol: Protocol, esp: Option<Esp>, tests: Vec<Test>) -> Options {
         let plan = Plan { searches: 1, ..Plan::quick().with_seconds(0.05) };
-        let options = Options {
+        Options {
             wire: Wire::Memory,
             interfaces: [String::new(), String::new()],
-            addresses: Addresses { ports: [[198, 18, 0, 2].into(), [198, 19, 0, 2].into()], routers: None },
+            addresses: Addresses {
+                ports: [[198, 18, 0, 2].into(), [198, 19, 0, 2].into()],
+                outer: [None; 2],
+                routers: None,
+            },
             both: true,
-            protocol: Protocol::Tcp,
+            protocol,
+            esp,
             sizes: vec![FrameSize::Bytes(64), FrameSize::Imix],
-            tests: vec![Test::Latency, Test::FrameLoss, Test::BackToBack],
+            tests,
             plan,
             line: Some(1e8),
             capture: None,
             defer_napi: false,
             core: 0,
             progress: false,
-        };
-        let report = run(&options).expect("memory does not fail");
+        }
+    }
+
+    #[test]
+    fn frames_in_memory_are_measured_as_they_are_with_and_without_esp() {
+        let all = vec![Test::Latency, Test::FrameLoss, Test::BackToBack];
+        are_measured(&in_memory(Protocol::Tcp, None, all));
+        let sizes = vec![FrameSize::Imix];
+        are_measured(&Options { sizes, ..in_memory(Protocol::Udp, Some(esp()), vec![Test::FrameLoss]) });
+    }
+
+    fn are_measured(options: &Options) {
+        let report = run(options).expect("memory does not fail");
         for size in &report.sizes {
-            assert!(size.most <= line_rate(1e8, FrameSize::Bytes(64)) && size.calibration.most > 0.0);
+            assert!(size.most <= line_rate(1e8, 64.0) && size.calibration.most > 0.0);
             let trial = size.trials.iter().find(|it| it.purpose == Purpose::FrameLoss).expect("there is one");
             let counts = trial.counts;
             assert!(counts.received > 0 && counts.corrupted + counts.duplicated + counts.reordered == 0);
+            assert_eq!(counts.clear + counts.repeated, 0);
         }
-        assert!(report.text().contains("not RFC 2544 conformant"), "{}", report.text());
+        let text = report.text();
+        assert!(text.contains("not RFC 2544 conformant"), "{text}");
+        let sealed: u64 = report.esp.iter().flat_map(|esp| &esp.seals).map(|seal| seal.2 - 1).sum();
+        let sent: u64 = report.sizes.iter().flat_map(|it| &it.trials).map(|it| it.counts.sent).sum();
+        assert_eq!(sealed > 0, options.esp.is_some());
+        assert!(
+            sealed <= sent && text.contains("sealed with SPI 2000 (aes-128-gcm)") == (sealed > 0),
+            "{text}"
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! The procedures for frames of one size: throughput, latency, frame loss, back-to-back frames.
 
+use super::plan::Plan;
 use super::search::{Length, Measured, Rules, search};
 use super::tester::{Clock, Tester};
 use super::trial::{Load, Purpose, Trial};
@@ -13,39 +14,6 @@ pub const SHARES: [f64; 3] = [0.005, 0.001, 0.0];
 const LEAST: f64 = 0.001;
 /// A burst whose frames all arrive must be sent at this share of the highest rate at least.
 const BURST_RATE: f64 = 0.9;
-
-/// Lengths and repetitions.
-#[derive(Clone, Debug, Serialize)]
-pub struct Plan {
-    /// Whether they are those of the RFCs.
-    pub is_conformant: bool,
-    /// Seconds of a trial of a search.
-    pub search_seconds: f64,
-    /// Seconds of the trial that a throughput stands on, if that is another.
-    pub final_seconds: Option<f64>,
-    /// Searches for each throughput.
-    pub searches: usize,
-    /// The search ends within this share of the rate.
-    pub precision: f64,
-    /// How often a trial with loss is repeated.
-    pub repeats: usize,
-    /// Seconds of a latency trial.
-    pub latency_seconds: f64,
-    /// Latency trials at the throughput.
-    pub latency_trials: usize,
-    /// Seconds of a trial of frame loss.
-    pub loss_seconds: f64,
-    /// Seconds of the longest burst.
-    pub burst_seconds: f64,
-    /// Searches for the longest burst.
-    pub bursts: usize,
-    /// Seconds to wait for stragglers.
-    pub settle_seconds: f64,
-    /// Seconds between trials.
-    pub rest_seconds: f64,
-    /// Frames that leave together.
-    pub burst: u64,
-}
 
 /// A throughput by several searches, in frames a second in each direction.
 #[derive(Clone, Debug, Serialize)]

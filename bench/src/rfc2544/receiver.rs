@@ -17,6 +17,10 @@ pub struct Counts {
     pub reordered: u64,
     /// Frames of ours that are not what was sent.
     pub corrupted: u64,
+    /// Frames of ours that arrived unencrypted where ESP is expected.
+    pub clear: u64,
+    /// Frames whose ESP sequence number another frame has had.
+    pub repeated: u64,
     /// Frames that are not ours.
     pub foreign: u64,
     /// Frames of an earlier trial.
@@ -24,9 +28,9 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Frames that did not arrive, not even corrupted.
+    /// Frames that did not arrive, not even corrupted or unencrypted.
     pub fn lost(&self) -> u64 {
-        self.sent.saturating_sub(self.received + self.corrupted)
+        self.sent.saturating_sub(self.received + self.corrupted + self.clear)
     }
 
     /// The share of frames that did not arrive whole.
@@ -42,6 +46,8 @@ impl Counts {
             duplicated: self.duplicated + other.duplicated,
             reordered: self.reordered + other.reordered,
             corrupted: self.corrupted + other.corrupted,
+            clear: self.clear + other.clear,
+            repeated: self.repeated + other.repeated,
             foreign: self.foreign + other.foreign,
             stale: self.stale + other.stale,
         }
@@ -95,21 +101,30 @@ impl Receiver {
         Tag { stream: self.stream, sequence, time }
     }
 
-    /// Counts one frame that arrived at `now`.
+    /// Counts one frame that arrived at `now`; whether it is whole, and had not arrived before.
     #[inline]
-    pub fn note(&mut self, seen: Seen, now: u64) {
-        let tag = match seen {
-            Seen::Ours(tag) if tag.stream == self.stream => tag,
-            Seen::Ours(_) => return self.counts.stale += 1,
-            Seen::Corrupt => return self.counts.corrupted += 1,
-            Seen::Foreign => return self.counts.foreign += 1,
+    pub fn note(&mut self, seen: Seen, now: u64) -> bool {
+        let counts = &mut self.counts;
+        let other = match seen {
+            Seen::Ours(tag) if tag.stream == self.stream => return self.note_whole(tag, now),
+            Seen::Ours(_) => &mut counts.stale,
+            Seen::Corrupt => &mut counts.corrupted,
+            Seen::Clear => &mut counts.clear,
+            Seen::Foreign => &mut counts.foreign,
         };
+        *other += 1;
+        false
+    }
+
+    #[inline]
+    fn note_whole(&mut self, tag: Tag, now: u64) -> bool {
         let (word, bit) = ((tag.sequence / 64) as usize, 1 << (tag.sequence % 64));
         if word >= self.seen.len() {
             self.seen.resize(word * 2 + 1, 0);
         }
         if self.seen[word] & bit != 0 {
-            return self.counts.duplicated += 1;
+            self.counts.duplicated += 1;
+            return false;
         }
         self.seen[word] |= bit;
         self.counts.received += 1;
@@ -126,6 +141,7 @@ impl Receiver {
         {
             self.samples.push(delay);
         }
+        true
     }
 }
 
@@ -148,8 +164,17 @@ mod tests {
         receiver.note(Seen::Corrupt, 150);
         receiver.note(Seen::Foreign, 150);
         receiver.note(Seen::Ours(Tag { stream: 6, sequence: 2, time: 0 }), 150);
-        let counts =
-            Counts { sent: 10, received: 7, duplicated: 1, reordered: 1, corrupted: 1, foreign: 1, stale: 1 };
+        let counts = Counts {
+            sent: 10,
+            received: 7,
+            duplicated: 1,
+            reordered: 1,
+            corrupted: 1,
+            clear: 0,
+            repeated: 0,
+            foreign: 1,
+            stale: 1,
+        };
         assert_eq!((receiver.counts, counts.lost()), (counts, 2));
         assert!((counts.loss() - 0.3).abs() < 1e-9, "a corrupted frame did not arrive whole");
         assert_eq!((receiver.delays.count(), receiver.delays.most()), (7, 50));

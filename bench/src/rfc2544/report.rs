@@ -1,6 +1,8 @@
 //! The result: for each frame size the tester's own limits, the measurements, and every trial.
 
-use super::procedure::{BackToBack, Latency, LossPoint, Plan, Throughput};
+use super::esp::EspReport;
+use super::plan::Plan;
+use super::procedure::{BackToBack, Latency, LossPoint, Throughput};
 use super::trial::{Delays, Trial};
 use super::{Options, chart, text};
 use crate::Outcome;
@@ -61,6 +63,8 @@ pub struct Report {
     pub both: bool,
     /// The protocol of the frames.
     pub protocol: super::Protocol,
+    /// ESP, if a port has it.
+    pub esp: Option<EspReport>,
     /// The core of the tester.
     pub core: usize,
     /// The kernel's clock source.
@@ -77,6 +81,7 @@ impl Report {
         options: &Options,
         ports: [String; 2],
         clock_source: String,
+        esp: Option<EspReport>,
         sizes: Vec<SizeResult>,
     ) -> Self {
         Self {
@@ -87,6 +92,7 @@ impl Report {
             is_napi_deferred: options.defer_napi,
             both: options.both,
             protocol: options.protocol,
+            esp,
             core: options.core,
             clock_source,
             plan: options.plan.clone(),
@@ -182,6 +188,7 @@ pub mod tests {
             is_napi_deferred: false,
             both: false,
             protocol: super::super::Protocol::Udp,
+            esp: None,
             core: 0,
             clock_source: "tsc".to_owned(),
             plan: Plan::quick(),

@@ -1,7 +1,8 @@
 //! One trial: frames leave at their times, what arrives is counted, and stragglers are waited for. All in one thread.
 
 use super::arp::Arp;
-use super::frame::{Path, Protocol, Reader, Template};
+use super::esp::{Ends, Fate, unsealed};
+use super::frame::{Path, Protocol, Reader, Seen, Template};
 use super::histogram::Histogram;
 use super::host::{Disturbance, Host};
 use super::pacer::Pacer;
@@ -81,6 +82,8 @@ pub struct Tester<C> {
     pub clock: C,
     ports: [TesterPort; 2],
     directions: Vec<Direction>,
+    /// ESP, by direction; empty if there is none.
+    ends: Vec<Ends>,
     batch: Batch,
     drops: DropCounters,
     host: Host,
@@ -91,7 +94,7 @@ impl<C: Clock> Tester<C> {
     /// A tester of frames of these lengths, in turn, on one or two paths: from the first port to the second, and back.
     pub fn new(clock: C, ports: [TesterPort; 2], host: Host) -> Self {
         let (batch, drops) = (Batch::new(BATCH), DropCounters::default());
-        Self { clock, ports, directions: Vec::new(), batch, drops, host, trials: 0 }
+        Self { clock, ports, directions: Vec::new(), ends: Vec::new(), batch, drops, host, trials: 0 }
     }
 
     /// Sets the frames of the next trials: their protocol, their paths, and their lengths in turn.
@@ -108,6 +111,17 @@ impl<C: Clock> Tester<C> {
             departures: [0; 2],
         };
         self.directions = paths.iter().enumerate().map(direction).collect();
+    }
+
+    /// Sets what seals and opens the frames, by direction.
+    #[must_use]
+    pub fn with_ends(self, ends: Vec<Ends>) -> Self {
+        Self { ends, ..self }
+    }
+
+    /// What seals and opens the frames, by direction.
+    pub fn ends(&self) -> &[Ends] {
+        &self.ends
     }
 
     /// The ports, to ask for hardware addresses before the first trial.
@@ -133,7 +147,7 @@ impl<C: Clock> Tester<C> {
             }
             let mut is_idle = true;
             for direction in 0..self.directions.len() {
-                is_idle &= !self.send(direction, now);
+                is_idle &= !self.send(direction, now)?;
             }
             is_idle &= !self.receive()?;
             if is_idle {
@@ -165,15 +179,18 @@ impl<C: Clock> Tester<C> {
 
     /// Sends what is due in one direction, at most a burst; whether anything was.
     #[inline]
-    fn send(&mut self, index: usize, now: u64) -> bool {
+    fn send(&mut self, index: usize, now: u64) -> io::Result<bool> {
         let direction = &mut self.directions[index];
         let count = (direction.pacer.due(now) - direction.next).min(BURST as u64);
         if count == 0 {
-            return false;
+            return Ok(false);
         }
         self.batch.clear();
         for sequence in direction.next..direction.next + count {
             direction.append(&mut self.batch, sequence, now);
+        }
+        if let Some(sealer) = self.ends.get_mut(index).and_then(|it| it.sealer.as_mut()) {
+            sealer.seal(&mut self.batch)?;
         }
         self.batch.close_train(0, None, 0);
         let port = &mut self.ports[direction.from];
@@ -181,7 +198,7 @@ impl<C: Clock> Tester<C> {
         let taken =
             if port.refused_is_lost { count } else { self.batch.live(0..count as usize).count() as u64 };
         direction.left(taken, now);
-        taken > 0
+        Ok(taken > 0)
     }
 
     /// Takes what has arrived at both ports; whether anything did.
@@ -195,18 +212,18 @@ impl<C: Clock> Tester<C> {
             }
             any = true;
             let now = self.clock.now();
-            let direction = self.directions.iter_mut().find(|it| it.to == place);
             let mut requests = Vec::new();
-            if let Some(direction) = direction {
-                for index in self.batch.live(0..self.batch.len()) {
-                    let frame = self.batch.packet(index);
-                    let seen = direction.reader.read(frame);
-                    direction.receiver.note(seen, now);
-                    requests.extend(port.arp.answer(frame));
+            match self.directions.iter().position(|it| it.to == place) {
+                Some(index) => {
+                    let opener = self.ends.get_mut(index).and_then(|it| it.opener.as_mut());
+                    let fates = opener.map(|opener| opener.open(&mut self.batch));
+                    let note = Note { direction: &mut self.directions[index], arp: &mut port.arp, now };
+                    note.all(&self.batch, fates, &mut requests);
                 }
-            } else {
-                let all = self.batch.live(0..self.batch.len());
-                requests.extend(all.filter_map(|index| port.arp.answer(self.batch.packet(index))));
+                None => {
+                    let all = self.batch.live(0..self.batch.len());
+                    requests.extend(all.filter_map(|index| port.arp.answer(self.batch.packet(index))));
+                }
             }
             for answer in requests {
                 port.send(&answer, &mut self.batch, &self.drops);
@@ -270,6 +287,47 @@ impl<C: Clock> Tester<C> {
             samples,
             disturbance,
             ports,
+        }
+    }
+}
+
+/// Notes the frames that arrived in a direction.
+struct Note<'a> {
+    direction: &'a mut Direction,
+    arp: &'a mut Arp,
+    now: u64,
+}
+
+impl Note<'_> {
+    /// Notes a batch, of which ESP is already opened; answers to ARP are added to `requests`.
+    #[inline]
+    fn all(self, batch: &Batch, fates: Option<&[Fate]>, requests: &mut Vec<Vec<u8>>) {
+        let Self { direction: Direction { reader, receiver, .. }, arp, now } = self;
+        let Some(fates) = fates else {
+            for index in batch.live(0..batch.len()) {
+                let frame = batch.packet(index);
+                receiver.note(reader.read(frame), now);
+                requests.extend(arp.answer(frame));
+            }
+            return;
+        };
+        for (index, fate) in fates.iter().enumerate() {
+            let packet = batch.packet(index);
+            match *fate {
+                Fate::Frame => {
+                    receiver.note(unsealed(reader.read(packet)), now);
+                    requests.extend(arp.answer(packet));
+                }
+                Fate::Opened { is_repeated } => {
+                    if receiver.note(reader.read_packet(packet), now) && is_repeated {
+                        receiver.counts.repeated += 1;
+                    }
+                }
+                Fate::Corrupt => {
+                    receiver.note(Seen::Corrupt, now);
+                }
+                Fate::Nothing | Fate::Sealed(_) => {}
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The result as tables: one for each measurement, a row for each frame size.
 
 use super::procedure::{Limit, Throughput};
+use super::receiver::Counts;
 use super::report::{Report, SizeResult};
 use crate::report::{short, table};
 use std::fmt::Write as _;
@@ -72,12 +73,29 @@ fn head(report: &Report) -> String {
         "{between}; {directions}, {protocol}, bursts of {}; tester on core {}, clock {}",
         report.plan.burst, report.core, report.clock_source
     );
+    text += &esp(report);
     text += if report.plan.is_conformant {
         "lengths and repetitions of RFC 2544, 8219 and 9004; see docs/rfc2544.md for what else they ask\n"
     } else {
         "not RFC 2544 conformant: short trials, few repetitions; --full has those of the RFCs\n"
     };
     text
+}
+
+/// The ports with ESP, the SAs, and the sequence number for the next run.
+fn esp(report: &Report) -> String {
+    let Some(esp) = &report.esp else { return String::new() };
+    let names = report.interfaces.iter().zip(["tx", "rx"]).zip(esp.ports).filter(|it| it.1);
+    let names = names.map(|((interface, side), _)| if interface.is_empty() { side } else { interface });
+    let mut text = format!("ESP at {}", names.collect::<Vec<_>>().join(" and "));
+    for (spi, name) in &esp.opens {
+        let _ = write!(text, "; opens SPI {spi} ({name})");
+    }
+    for (spi, name, next) in &esp.seals {
+        let _ = write!(text, "; sealed with SPI {spi} ({name}) up to sequence number {}", next - 1);
+    }
+    let _ = writeln!(text, "; engines: {}", esp.engines.join(", "));
+    text + "frame sizes are those of the frames without ESP\n"
 }
 
 fn rate(throughput: &Throughput) -> String {
@@ -187,10 +205,7 @@ fn notes(report: &Report) -> String {
     let mut text = String::new();
     for size in &report.sizes {
         let through = size.trials.iter().filter(|it| it.purpose != super::trial::Purpose::Calibration);
-        let sum = through.fold([0u64; 3], |sum, it| {
-            let it = &it.counts;
-            [sum[0] + it.duplicated, sum[1] + it.reordered, sum[2] + it.corrupted]
-        });
+        let sum = through.fold(Counts::default(), |sum, it| sum.and(it.counts));
         let own: u64 = size.trials.iter().map(super::trial::Trial::dropped_by_tester).sum();
         if own > 0 {
             let own = grouped(own as f64);
@@ -200,10 +215,16 @@ fn notes(report: &Report) -> String {
                 size.name
             );
         }
-        for (count, what) in sum.iter().zip(["duplicated", "reordered", "corrupted"]) {
-            if *count > 0 {
+        for (count, what) in [
+            (sum.duplicated, "duplicated"),
+            (sum.reordered, "reordered"),
+            (sum.corrupted, "corrupted"),
+            (sum.clear, "not encrypted where ESP is expected"),
+            (sum.repeated, "with an ESP sequence number that another frame has had"),
+        ] {
+            if count > 0 {
                 let _ =
-                    writeln!(text, "{}: {} frames {what} in all trials", size.name, grouped(*count as f64));
+                    writeln!(text, "{}: {} frames {what} in all trials", size.name, grouped(count as f64));
             }
         }
         if size.latency.is_empty() && size.throughput.last().is_some_and(|it| it.rate.is_none()) {

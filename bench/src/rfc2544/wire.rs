@@ -38,6 +38,8 @@ pub enum Wire {
 pub struct Addresses {
     /// The IP addresses of the ports.
     pub ports: [Ipv4Addr; 2],
+    /// The tester's ends of ESP tunnels, which are its addresses at ports with ESP.
+    pub outer: [Option<Ipv4Addr>; 2],
     /// The IP addresses of routers, if the device routes.
     pub routers: Option<[Ipv4Addr; 2]>,
 }
@@ -50,7 +52,8 @@ impl Addresses {
 
     /// What answers ARP at a port.
     fn arp(&self, port: usize) -> Arp {
-        Arp::new(Self::mac(port), self.ports[port], self.routers.map(|routers| routers[port]))
+        let address = self.outer[port].unwrap_or(self.ports[port]);
+        Arp::new(Self::mac(port), address, self.routers.map(|routers| routers[port]))
     }
 
     /// The path from a port to the other, by the router's hardware address if there is one.
@@ -146,7 +149,8 @@ impl Wire {
             ],
             _ => &["link add near type veth peer name far"],
         };
-        for step in steps.iter().copied().chain(["link set near up", "link set far up"]) {
+        // Frames of 1518 bytes are longer with ESP.
+        for step in steps.iter().copied().chain(["link set near mtu 1800 up", "link set far mtu 1800 up"]) {
             lab.ip("loop", step)?;
         }
         let halves = lab.enter("loop", || {
