@@ -17,6 +17,7 @@ measure system system
 measure crypto crypto --chart "$run/crypto"
 measure choice choice
 measure pipeline pipeline
+measure look-up look-up
 measure tunnel tunnel
 measure tunnel-engines tunnel --peer postern --peer-engine aws-lc
 measure tunnel-without-cipher tunnel --cipher none --peer postern

@@ -12,6 +12,7 @@ pub mod demo;
 pub mod doctor;
 pub mod flood;
 pub mod ike;
+pub mod look_up;
 pub mod openvpn;
 pub mod peers;
 pub mod pipeline;

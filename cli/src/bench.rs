@@ -1,6 +1,8 @@
 //! `postern bench`: measurements.
 
-use crate::{Outcome, bench_crypto, bench_openvpn, bench_rfc2544, openvpn, run, version, wireguard};
+use crate::{
+    Outcome, bench_crypto, bench_look_up, bench_openvpn, bench_rfc2544, openvpn, run, version, wireguard,
+};
 use ::bench::report::Build;
 use ::bench::sites::Suite;
 use ::bench::{commit, crypto::worker, flood, ike, peers, pipeline, storm, system, tunnel};
@@ -38,6 +40,8 @@ enum What {
     Ike(Ike),
     /// Measure the data path alone, from memory to memory, stage by stage
     Pipeline(Pipeline),
+    /// Measure access rules and routes alone: 1 to 10,000 rules, and full tables of routes
+    LookUp(bench_look_up::Arguments),
     /// Measure a device between two ports that carry Ethernet frames: throughput, latency, frame loss, back-to-back frames
     Rfc2544(bench_rfc2544::Arguments),
     /// Measure ciphers, hashes and handshakes with every engine, with and without special processor instructions
@@ -392,6 +396,10 @@ fn measure(arguments: Arguments) -> Outcome {
         }
         What::Pipeline(pipeline) => {
             let report = measure_pipeline(pipeline)?;
+            say(&serde_json::to_value(&report)?, &report.text())
+        }
+        What::LookUp(arguments) => {
+            let report = bench_look_up::measure(arguments)?;
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::Rfc2544(arguments) => {

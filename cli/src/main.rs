@@ -7,6 +7,7 @@ mod archiver;
 mod backup;
 mod bench;
 mod bench_crypto;
+mod bench_look_up;
 mod bench_openvpn;
 mod bench_rfc2544;
 mod child;
