@@ -79,6 +79,8 @@ pub(super) struct Draft {
     pub(super) device: Device,
     pub(super) device_type: Option<String>,
     pub(super) has_topology: bool,
+    /// `ifconfig-pool-linear`.
+    pub(super) is_linear: bool,
     pub(super) ifconfig: Option<(Ipv4Addr, Ipv4Addr)>,
     pub(super) routing: Routing,
     pub(super) dns: Dns,

@@ -11,6 +11,16 @@ const FIRST6: u128 = 0x1000;
 
 /// Expands the directives that stand for others.
 pub(super) fn expand(builder: &mut Builder<'_>) {
+    let draft = &mut builder.draft;
+    draft.is_server |= draft.helper.is_some() || draft.helper6.is_some();
+    // As in OpenVPN 2.7.
+    if draft.is_server && !draft.has_topology {
+        draft.device.topology = Topology::Subnet;
+    }
+    // Clients get one address each, and not four.
+    if draft.is_linear && draft.device.topology == Topology::Net30 {
+        draft.device.topology = Topology::PointToPoint;
+    }
     if let Some(helper) = builder.draft.helper {
         server(builder, helper);
     }
@@ -38,23 +48,36 @@ fn server(builder: &mut Builder<'_>, ServerHelper { network, has_pool }: ServerH
     if builder.draft.ifconfig.take().is_some() {
         builder.warn("ifconfig", "it has no effect beside server");
     }
+    let topology = builder.draft.device.topology;
+    if topology != Topology::Subnet && network.prefix_len() > 28 {
+        let reason = format!("{network} is too small for topology {topology}");
+        builder.refuse("server", reason, "write topology subnet, or a larger network");
+    }
     let draft = &mut builder.draft;
-    draft.is_server = true;
     draft.tls_role = Some(TlsRole::Server);
     let at = |distance: u32| Ipv4Addr::from(u32::from(network.network()) + distance);
+    let before_last = |distance: u32| Ipv4Addr::from(u32::from(network.broadcast()) - distance);
     let length = network.prefix_len();
     draft.device.addresses = Ipv4Net::new(at(1), length).ok().map(Addresses::Subnet);
+    let (first, last) = match topology {
+        Topology::Subnet => (at(2), before_last(1)),
+        Topology::Net30 | Topology::PointToPoint => (at(4), before_last(4)),
+    };
     if has_pool {
-        let last = Ipv4Addr::from(u32::from(network.broadcast()) - 1);
-        draft.server.pool = Some(Pool { first: at(2), last });
+        draft.server.pool = Some(Pool { first, last });
     }
-    draft.server.push.push(format!("route-gateway {}", at(1)));
+    let told = match (topology, draft.server.client_to_client) {
+        (Topology::Subnet, _) => Some(format!("route-gateway {}", at(1))),
+        (_, true) => Some(format!("route {} {}", network.network(), network.netmask())),
+        (Topology::Net30, false) => Some(format!("route {}", at(1))),
+        (Topology::PointToPoint, false) => None,
+    };
+    draft.server.push.extend(told);
     draft.routing.gateway.get_or_insert(Gateway::Address(IpAddr::V4(at(2))));
 }
 
 fn server6(builder: &mut Builder<'_>, network: Ipv6Net) {
     let draft = &mut builder.draft;
-    draft.is_server = true;
     draft.tls_role = Some(TlsRole::Server);
     let at = |distance: u128| Ipv6Addr::from(u128::from(network.network()) | distance);
     let length = network.prefix_len();
@@ -104,11 +127,6 @@ fn compatible(builder: &mut Builder<'_>) {
         draft.data.fallback = draft.cipher;
     }
     if draft.is_server {
-        if draft.has_topology && draft.device.topology != Topology::Subnet {
-            let text = "clients get single addresses of one network, as with topology subnet";
-            builder.warn("topology", text);
-        }
-        builder.draft.device.topology = Topology::Subnet;
-        builder.draft.server.push.insert(0, "topology subnet".to_owned());
+        draft.server.push.insert(0, format!("topology {}", draft.device.topology));
     }
 }

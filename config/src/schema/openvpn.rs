@@ -246,6 +246,8 @@ pub(super) static NODES: &[Node] = &[
         Type::Word(&["1.0", "1.1", "1.2", "1.3"]),
         "Lowest version of TLS; 1.0 and 1.1 are never used",
     ),
+    flag("interfaces openvpn <interface> use-lzo-compression", "Framing of packets for peers with comp-lzo")
+        .note(LZO),
 ];
 
 const IP_VERSIONS: &[&str] = &["auto", "ipv4", "ipv6", "dual-stack"];
@@ -253,6 +255,7 @@ const MODES: &[&str] = &["site-to-site", "client", "server"];
 const PROTOCOLS: &[&str] = &["udp", "tcp-passive", "tcp-active"];
 const TOPOLOGIES: &[&str] = &["subnet", "point-to-point", "net30"];
 
+const LZO: &str = "compresses nothing: a server tells its clients to stop";
 const ROUTED: &str = "remove the line: the interface carries IP packets, without Ethernet";
 const IN_PKI: &str = "set the certificate or key in pki, and name it: set interfaces openvpn INTERFACE tls";
 const STATIC: &str =
@@ -293,7 +296,5 @@ pub(super) static UNSUPPORTED: &[Unsupported] = &[
     unsupported("interfaces openvpn <interface> tls crypt-file").instead(IN_PKI),
     unsupported("interfaces openvpn <interface> tls dh-file").instead("remove the line: it has no effect"),
     unsupported("interfaces openvpn <interface> tls key-file").instead(IN_PKI),
-    unsupported("interfaces openvpn <interface> use-lzo-compression")
-        .instead("remove the line on both ends: compression shows what is encrypted"),
     unsupported("interfaces openvpn <interface> vrf"),
 ];

@@ -46,12 +46,29 @@ fn a_server_may_have_no_pool() {
     assert_eq!((pool.first.octets(), pool.last.octets()), ([10, 9, 0, 10], [10, 9, 0, 20]));
 }
 
+/// OpenVPN's documentation of `server`.
 #[test]
-fn a_server_gives_single_addresses_with_any_topology() {
-    let settings = good(&format!("{SERVER}topology net30\npush \"topology net30\"\n"));
-    assert_eq!(settings.device.topology, Topology::Subnet);
-    let push = settings.server.expect("a server").push;
-    assert_eq!(push.iter().filter(|option| option.starts_with("topology")).count(), 1);
+fn a_server_expands_with_each_topology() {
+    let of = |lines: &str| {
+        let settings = good(&format!("{SERVER}push \"topology subnet\"\n{lines}"));
+        let server = settings.server.expect("a server");
+        let pool = server.pool.expect("a pool");
+        (settings.device.topology, [pool.first, pool.last].map(|it| it.octets()[3]), server.push.join(","))
+    };
+    let route = "route 10.8.0.0 255.255.255.0";
+    for (lines, topology, pool, push) in [
+        ("", Topology::Subnet, [2, 254], "topology subnet,route-gateway 10.8.0.1".to_owned()),
+        ("topology net30", Topology::Net30, [4, 251], "topology net30,route 10.8.0.1".to_owned()),
+        ("topology net30\nclient-to-client", Topology::Net30, [4, 251], format!("topology net30,{route}")),
+        ("topology p2p", Topology::PointToPoint, [4, 251], "topology p2p".to_owned()),
+        ("topology p2p\nclient-to-client", Topology::PointToPoint, [4, 251], format!("topology p2p,{route}")),
+        ("topology net30\nifconfig-pool-linear", Topology::PointToPoint, [4, 251], "topology p2p".to_owned()),
+    ] {
+        assert_eq!(of(lines), (topology, pool, push), "{lines}");
+    }
+    let small = SERVER.replace("255.255.255.0", "255.255.255.248");
+    let shown = bad(&format!("{small}topology net30\n"));
+    assert!(shown.contains("server: 10.8.0.0/29 is too small for topology net30"), "{shown}");
 }
 
 #[test]
@@ -119,12 +136,12 @@ fn the_file_of_a_client_is_taken() {
          iroute-ipv6 fd00:20::/48\npush \"route 10.30.0.0 255.255.0.0\"\npush-remove \"route 10.9\"\npush-reset\n",
     )
     .unwrap_or_else(|refusals| panic!("{}", shown(&refusals)));
-    assert_eq!(file.address, Some(([10, 8, 0, 9].into(), Some([255, 255, 255, 0].into()))));
+    assert_eq!(file.address, Some(([10, 8, 0, 9].into(), [255, 255, 255, 0].into())));
     assert_eq!(file.routes.len(), 2);
     assert_eq!((file.push.len(), file.remove.len(), file.reset, file.is_disabled), (1, 1, true, false));
     let ends =
         client("ifconfig-push 10.8.0.9 10.8.0.10\ndisable\n").unwrap_or_else(|it| panic!("{}", shown(&it)));
-    assert_eq!(ends.address, Some(([10, 8, 0, 9].into(), None)));
+    assert_eq!(ends.address, Some(([10, 8, 0, 9].into(), [10, 8, 0, 10].into())));
     assert!(ends.is_disabled);
 }
 

@@ -39,7 +39,7 @@ pub fn read(name: &str, text: &str) -> Result<ClientOverride, String> {
     }
     Ok(ClientOverride {
         v4: address.map(|(address, _)| address),
-        netmask: address.and_then(|(_, mask)| mask),
+        second: address.map(|(_, second)| second),
         v6: address6.map(|(address, _)| address.addr()),
         behind: routes,
         push,
@@ -54,7 +54,7 @@ impl ClientOverride {
     /// Adds later settings, which count more.
     pub fn add(&mut self, later: Self) {
         if later.v4.is_some() {
-            (self.v4, self.netmask) = (later.v4, later.netmask);
+            (self.v4, self.second) = (later.v4, later.second);
         }
         self.v6 = later.v6.or(self.v6);
         self.behind.extend(later.behind);

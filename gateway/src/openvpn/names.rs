@@ -1,5 +1,7 @@
 //! Host names of servers: resolved again at each attempt to connect, in a thread of its own.
 
+use crypto::Random;
+use crypto::random::System;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -19,6 +21,8 @@ pub struct Name {
     pub timeout: Duration,
     /// Whether only IPv4, or only IPv6, is used.
     pub only_v4: Option<bool>,
+    /// Whether each look-up has a random label before the name, past caches of DNS (`remote-random-hostname`).
+    pub has_random_label: bool,
     /// The last addresses that were found.
     pub known: Vec<IpAddr>,
 }
@@ -41,7 +45,7 @@ impl Name {
     pub fn look_up(&mut self, resolve: impl FnOnce(&str) -> io::Result<Vec<IpAddr>>) -> io::Result<()> {
         let mut found = match self.host.parse() {
             Ok(address) => vec![address],
-            Err(_) => resolve(&self.host)?,
+            Err(_) => resolve(&self.asked())?,
         };
         found.retain(|address| self.only_v4.is_none_or(|v4| address.is_ipv4() == v4));
         if found.is_empty() {
@@ -49,6 +53,17 @@ impl Name {
         }
         self.known = found;
         Ok(())
+    }
+
+    /// The name that is looked up.
+    fn asked(&self) -> String {
+        if !self.has_random_label {
+            return self.host.clone();
+        }
+        let mut bytes = [0; 6];
+        System::default().fill(&mut bytes);
+        let label: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{label}.{}", self.host)
     }
 
     /// Where to connect to.
@@ -79,6 +94,7 @@ mod tests {
             connection: 0,
             timeout: Duration::ZERO,
             only_v4: Some(true),
+            has_random_label: false,
             known: Vec::new(),
         };
         let mut names = [name("vpn.example"), name("192.0.2.9")];
@@ -95,5 +111,35 @@ mod tests {
         assert_eq!(first[1..], ["192.0.2.9:1194"]);
         assert_eq!(found(&|_| Ok(vec![v6])), first, "no IPv4 address");
         assert_eq!(found(&|_| Ok(vec![[192, 0, 2, 2].into()])), ["192.0.2.2:1194", "192.0.2.9:1194"]);
+    }
+
+    #[test]
+    fn each_look_up_asks_for_another_name_if_labels_are_random() {
+        let mut name = Name {
+            host: "vpn.example".to_owned(),
+            port: 1194,
+            is_tcp: false,
+            connection: 0,
+            timeout: Duration::ZERO,
+            only_v4: None,
+            has_random_label: true,
+            known: Vec::new(),
+        };
+        let mut asked = Vec::new();
+        for _ in 0..2 {
+            let answer = |host: &str| {
+                asked.push(host.to_owned());
+                Ok(vec![[192, 0, 2, 1].into()])
+            };
+            name.look_up(answer).expect("known");
+        }
+        for host in &asked {
+            let label = host.strip_suffix(".vpn.example").expect("before the name");
+            assert!(label.len() == 12 && label.bytes().all(|byte| byte.is_ascii_hexdigit()), "{host}");
+        }
+        assert_ne!(asked[0], asked[1]);
+        let address = Name { host: "192.0.2.9".to_owned(), ..name };
+        let mut address = address;
+        address.look_up(|host| panic!("{host} is an address")).expect("an address");
     }
 }

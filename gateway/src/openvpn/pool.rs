@@ -3,7 +3,7 @@
 //! A client gets the addresses that it had before, if no other client has them, and others get them only when nothing else is
 //! free. Numbers are remembered by common name, so that the pool bounds what is remembered.
 
-use super::settings::{ClientOverride, ServerNetwork};
+use super::settings::{ClientOverride, PointToPoint, ServerNetwork};
 use ipnet::{IpNet, Ipv6Net};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -45,6 +45,8 @@ pub struct Pool {
     v4: Option<Ipv4Addr>,
     /// The first address.
     v6: Option<Ipv6Addr>,
+    /// How many IPv4 addresses belong to a number, and which of them the client has.
+    step: (u32, u32),
     /// Addresses that are given by settings.
     reserved: BTreeSet<IpAddr>,
     /// How many numbers there are.
@@ -64,8 +66,14 @@ impl Pool {
             let all = (v4.network().to_bits().saturating_add(2), v4.broadcast().to_bits().saturating_sub(1));
             network.pool.map_or(all, |(first, last)| (first.to_bits(), last.to_bits()))
         });
+        // Four addresses, of which the client has the third.
+        let is_net30 = network.line == Some(PointToPoint::Net30);
+        let (step, v4) = match v4 {
+            Some((first, last)) if is_net30 => ((4, 2), Some((first & !3, last | 3))),
+            v4 => ((1, 0), v4),
+        };
         let v4_size = v4.map(|(first, last)| (u64::from(last) + 1).saturating_sub(first.into()));
-        let v4_size = v4_size.map(|size| u32::try_from(size).unwrap_or(u32::MAX));
+        let v4_size = v4_size.map(|size| u32::try_from(size).unwrap_or(u32::MAX) / step.0);
         let v6_size = network.v6.map(|v6| {
             let hosts = 1u128.checked_shl(u32::from(128 - v6.prefix_len())).unwrap_or(u128::MAX);
             u32::try_from(hosts.saturating_sub(first_v6(v6))).unwrap_or(u32::MAX)
@@ -74,7 +82,7 @@ impl Pool {
         let reserved = BTreeSet::new();
         let v4 = v4.map(|(first, _)| Ipv4Addr::from_bits(first));
         let v6 = network.v6.map(|v6| Ipv6Addr::from_bits(v6.network().to_bits() + first_v6(v6)));
-        let mut pool = Self { v4, v6, reserved, size, ..Self::default() };
+        let mut pool = Self { v4, v6, step, reserved, size, ..Self::default() };
         pool.reserve(network.clients.values());
         for (name, v4, v6) in &network.leases {
             pool.remember(name, *v4, *v6);
@@ -124,6 +132,7 @@ impl Pool {
         let distance = |from: u128, to: u128| to.checked_sub(from).and_then(|it| u32::try_from(it).ok());
         let by_v4 =
             self.v4.zip(v4).and_then(|(first, it)| distance(first.to_bits().into(), it.to_bits().into()));
+        let by_v4 = by_v4.map(|distance| distance / self.step.0);
         let by_v6 = || self.v6.zip(v6).and_then(|(first, it)| distance(first.to_bits(), it.to_bits()));
         let Some(number) = by_v4.or_else(by_v6).filter(|number| *number < self.size) else { return };
         if !self.owners.contains_key(&number) && !self.by_name.contains_key(name) {
@@ -132,10 +141,11 @@ impl Pool {
         }
     }
 
-    /// Who had which addresses, as OpenVPN writes it: name, IPv4 address, IPv6 address.
+    /// Who had which addresses, as OpenVPN writes it: name, IPv4 address, IPv6 address. Of four IPv4 addresses it is the first.
     pub fn leases(&self) -> String {
         let line = |(number, name): (&u32, &String)| {
             let Lease { v4, v6 } = self.lease(*number);
+            let v4 = v4.map(|v4| Ipv4Addr::from_bits(v4.to_bits() - self.step.1));
             let [v4, v6] = [v4.map(IpAddr::V4), v6.map(IpAddr::V6)].map(|it| it.map(|it| it.to_string()));
             // A comma or a line break would end the name.
             let is_one = !name.contains(|letter: char| letter == ',' || letter.is_control());
@@ -153,7 +163,10 @@ impl Pool {
 
     fn lease(&self, number: u32) -> Lease {
         Lease {
-            v4: self.v4.map(|first| Ipv4Addr::from_bits(first.to_bits().saturating_add(number))),
+            v4: self.v4.map(|first| {
+                let (size, own) = self.step;
+                Ipv4Addr::from_bits(first.to_bits().saturating_add(number * size + own))
+            }),
             v6: self.v6.map(|first| Ipv6Addr::from_bits(first.to_bits() + u128::from(number))),
         }
     }
@@ -260,6 +273,36 @@ mod tests {
         assert_eq!(v4(&mut again, 1, "anna").as_deref(), Some("10.8.0.2"));
         assert_eq!(v4(&mut again, 2, "bert").as_deref(), Some("10.8.0.4"));
         assert_eq!(v4(&mut again, 3, "far").as_deref(), Some("10.8.0.3"));
+    }
+
+    #[test]
+    fn each_client_has_four_addresses_with_net30_and_one_with_p2p() {
+        let part = Some(([10, 8, 0, 4].into(), [10, 8, 0, 251].into()));
+        let of = |line| ServerNetwork { pool: part, line: Some(line), ..network("10.8.0.0/24", None) };
+        let net30 = of(PointToPoint::Net30);
+        let mut pool = Pool::new(&net30);
+        assert_eq!(v4(&mut pool, 1, "a").as_deref(), Some("10.8.0.6"));
+        assert_eq!(v4(&mut pool, 2, "b").as_deref(), Some("10.8.0.10"));
+        assert_eq!(net30.second([10, 8, 0, 10].into(), None), Some([10, 8, 0, 9].into()));
+        assert_eq!(pool.leases(), "a,10.8.0.4,\nb,10.8.0.8,\n");
+        let lease = ("b".to_owned(), Some([10, 8, 0, 8].into()), None);
+        assert_eq!(
+            v4(&mut Pool::new(&ServerNetwork { leases: vec![lease], ..net30.clone() }), 1, "b").as_deref(),
+            Some("10.8.0.10")
+        );
+        let names = |number: u32| v4(&mut pool, 2 + number, &number.to_string());
+        assert_eq!((1..=100).map_while(names).last().as_deref(), Some("10.8.0.250"));
+        let single = of(PointToPoint::Single);
+        assert_eq!(v4(&mut Pool::new(&single), 1, "a").as_deref(), Some("10.8.0.4"));
+        assert_eq!(single.second([10, 8, 0, 4].into(), None), Some([10, 8, 0, 1].into()));
+        // A client's own: a netmask is none of the other end, and the other way round.
+        let subnet = network("10.8.0.0/24", None);
+        let second =
+            |network: &ServerNetwork, own: [u8; 4]| network.second([10, 8, 0, 6].into(), Some(own.into()));
+        assert_eq!(second(&net30, [10, 8, 0, 77]), Some([10, 8, 0, 77].into()));
+        assert_eq!(second(&net30, [255, 255, 255, 0]), Some([10, 8, 0, 5].into()));
+        assert_eq!(second(&subnet, [10, 8, 0, 5]), Some([255, 255, 255, 0].into()));
+        assert_eq!(second(&subnet, [255, 255, 0, 0]), Some([255, 255, 0, 0].into()));
     }
 
     #[test]

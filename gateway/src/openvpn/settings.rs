@@ -185,12 +185,23 @@ pub struct ForClients {
     pub clients: BTreeMap<String, ClientOverride>,
 }
 
-/// What clients are given, with the topology `subnet`.
+/// The addresses of a client that sees a line to one other end, and not a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PointToPoint {
+    /// Four addresses for each: the second is the other end, the third is the client's (`topology net30`).
+    Net30,
+    /// One address for each; the other end is the server (`topology p2p`).
+    Single,
+}
+
+/// What clients are given.
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a directive of its own")]
 pub struct ServerNetwork {
     /// The network of clients; the server has its first address (`server`).
     pub v4: Option<Ipv4Net>,
+    /// How clients see that network; as one with the netmask, if none (`topology`).
+    pub line: Option<PointToPoint>,
     /// The same for IPv6 (`server-ipv6`).
     pub v6: Option<Ipv6Net>,
     /// Networks behind clients, which the kernel routes here (`route`).
@@ -218,8 +229,8 @@ pub struct ServerNetwork {
 pub struct ClientOverride {
     /// Its address (`ifconfig-push`).
     pub v4: Option<Ipv4Addr>,
-    /// The netmask that it is told; that of the server's network, if none.
-    pub netmask: Option<Ipv4Addr>,
+    /// What it is told beside its address: the netmask, or the other end. That of the server's network, if none.
+    pub second: Option<Ipv4Addr>,
     /// Its address (`ifconfig-ipv6-push`).
     pub v6: Option<Ipv6Addr>,
     /// Networks behind it (`iroute`, `iroute-ipv6`).
@@ -351,6 +362,18 @@ impl fmt::Display for Remote {
 }
 
 impl ServerNetwork {
+    /// What a client is told beside its address: the netmask, or the other end. `own`: as its settings say.
+    pub fn second(&self, address: Ipv4Addr, own: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+        let network = self.v4?;
+        let is_mask = |second: &Ipv4Addr| Ipv4Net::with_netmask(address, *second).is_ok();
+        let own = own.filter(|second| is_mask(second) == self.line.is_none());
+        own.or_else(|| match self.line {
+            None => Some(network.netmask()),
+            Some(PointToPoint::Net30) => Some(Ipv4Addr::from_bits(address.to_bits() & !3 | 1)),
+            Some(PointToPoint::Single) => network.hosts().next(),
+        })
+    }
+
     /// The addresses of the server, with the networks of clients.
     pub fn own(&self) -> impl Iterator<Item = IpNet> {
         let v4 = self.v4.and_then(|network| {

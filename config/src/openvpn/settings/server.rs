@@ -209,8 +209,8 @@ pub struct Client {
 /// The settings of one client: its file in `client-config-dir`, or the answer of `client-connect`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientFile {
-    /// Its IPv4 address, and the netmask that it is told.
-    pub address: Option<(Ipv4Addr, Option<Ipv4Addr>)>,
+    /// Its IPv4 address, and what `ifconfig` says behind it: the netmask, or the other end.
+    pub address: Option<(Ipv4Addr, Ipv4Addr)>,
     /// Its IPv6 address with the length of the network, and the other end.
     pub address6: Option<(Ipv6Net, Option<Ipv6Addr>)>,
     /// Networks behind it.

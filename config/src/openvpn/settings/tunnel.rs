@@ -1,6 +1,7 @@
 //! The tunnel interface, its addresses, routes and name servers, and the timers of a session.
 
 use ipnet::{IpNet, Ipv6Net};
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What the second address of `ifconfig` means.
@@ -13,6 +14,16 @@ pub enum Topology {
     Net30,
     /// Two ends: the second address is the other end.
     PointToPoint,
+}
+
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Subnet => "subnet",
+            Self::Net30 => "net30",
+            Self::PointToPoint => "p2p",
+        })
+    }
 }
 
 /// The addresses of `ifconfig`.

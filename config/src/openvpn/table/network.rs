@@ -79,7 +79,8 @@ pub(super) const ROWS: &[Row] = &[
     served("route-gateway", "ADDRESS", "routing.gateway", |draft, given| {
         let text = given.at(0)?;
         if text == "dhcp" {
-            return Err(Wrong::new("route-gateway dhcp is for TAP devices", "delete the line"));
+            draft.warn("dhcp has no effect: it is for TAP devices");
+            return Ok(());
         }
         draft.routing.gateway = Some(gateway(text));
         Ok(())

@@ -53,7 +53,11 @@ pub(super) const ROWS: &[Row] = &[
         Ok(())
     })
     .server(),
-    harmless("ifconfig-pool-linear", "", "a client always gets one address").server(),
+    served("ifconfig-pool-linear", "", "device.topology", |draft, _| {
+        draft.is_linear = true;
+        Ok(())
+    })
+    .server(),
     served("ifconfig-pool-persist", "FILE [SECONDS]", "server.leases", |draft, given| {
         draft.server.leases = Some((given.path(0)?, given.count_or(1, 600)?));
         Ok(())
@@ -270,10 +274,9 @@ fn token(draft: &mut Draft, given: &Given<'_>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// The second address is a netmask, or with the topology `net30` the other end, which a server here does not have.
+/// The second address is a netmask, or with the topologies `net30` and `p2p` the other end.
 fn ifconfig_push(client: &mut ClientFile, given: &Given<'_>) -> Result<(), Wrong> {
     let (address, second) = (given.ipv4(0)?, given.ipv4(1)?);
-    let is_mask = Ipv4Net::with_netmask(address, second).is_ok();
-    client.address = Some((address, is_mask.then_some(second)));
+    client.address = Some((address, second));
     Ok(())
 }

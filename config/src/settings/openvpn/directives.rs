@@ -249,6 +249,10 @@ fn session(interface: &Interface<'_>, file: &mut File) {
     if let Some(mtu) = tree.value("mtu") {
         file.line(&interface.at("mtu"), &["tun-mtu", mtu]);
     }
+    // As VyOS writes it.
+    if tree.has("use-lzo-compression") {
+        file.line(&interface.at("use-lzo-compression"), &["compress", "lzo"]);
+    }
     if tree.has("persistent-tunnel") {
         file.line(&interface.at("persistent-tunnel"), &["persist-tun"]);
     }

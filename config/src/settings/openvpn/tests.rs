@@ -2,7 +2,7 @@
 
 use super::{Mode, OpenVpn, Profile};
 use crate::import::{Disk, Files};
-use crate::openvpn::settings::{Addresses, DataCipher, Role, Topology, Wrapping};
+use crate::openvpn::settings::{Addresses, Compression, DataCipher, Role, Topology, Wrapping};
 use crate::openvpn::{Loaded, Position};
 use crate::{Path, Settings, parse};
 use std::path::PathBuf;
@@ -244,4 +244,10 @@ fn words_of_older_vyos_and_words_without_effect_are_warned_of() {
     let warnings = self::read(CLIENT, "").1;
     assert!(warnings[0].contains("can pass as the server"), "{warnings:?}");
     assert!(self::read(CLIENT, "openvpn-option 'remote-cert-tls server'").1.is_empty());
+}
+
+#[test]
+fn compression_is_loaded_and_its_framing_is_served() {
+    assert_eq!(loaded(SERVER, "").settings.data.compression, Compression::Off);
+    assert_eq!(loaded(SERVER, "use-lzo-compression").settings.data.compression, Compression::Before);
 }

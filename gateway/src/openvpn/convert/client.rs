@@ -175,8 +175,16 @@ pub(super) fn names(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Re
         };
         let is_tcp = it.protocol.transport != Transport::Udp;
         let timeout = Duration::from_secs(it.timeout_seconds.into());
-        let mut name =
-            Name { host, port: it.remote_port, is_tcp, connection, timeout, only_v4, known: Vec::new() };
+        let mut name = Name {
+            host,
+            port: it.remote_port,
+            is_tcp,
+            connection,
+            timeout,
+            only_v4,
+            has_random_label: settings.connecting.random_hostname,
+            known: Vec::new(),
+        };
         if let Err(error) = name.look_up(|host| (sources.resolve)(host))
             && !name.is_host_name()
         {

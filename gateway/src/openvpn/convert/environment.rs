@@ -5,7 +5,8 @@ use crate::openvpn::lifecycle::InterfacePrograms;
 use crate::openvpn::scripts::Environment;
 use crate::openvpn::scripts::addressing::{Addressing, default_gateway};
 use config::openvpn::OpenVpn;
-use config::openvpn::settings::{Connection, Family, Protocol, Role, Transport};
+use config::openvpn::settings::{Addresses, Connection, Family, Protocol, Role, Topology, Transport};
+use std::net::Ipv4Addr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Variables of all programs, without the name of the interface.
@@ -52,7 +53,13 @@ pub(super) fn environment(settings: &OpenVpn, link: &Connection, refusals: &Refu
 pub(super) fn of_server(settings: &OpenVpn) -> Addressing {
     let (device, routing) = (&settings.device, &settings.routing);
     Addressing {
-        v4: device.addresses,
+        v4: match device.addresses {
+            Some(Addresses::Subnet(network)) if device.topology != Topology::Subnet => {
+                let local = network.addr();
+                Some(Addresses::Peer(local, Ipv4Addr::from_bits(local.to_bits() + 1)))
+            }
+            addresses => addresses,
+        },
         v6: device.ipv6,
         ..Addressing::of_routing(routing, settings.dns.clone())
     }

@@ -192,6 +192,10 @@ fn remark(settings: &OpenVpn, refusals: &Refusals, remarks: &mut Vec<Remark>) {
             (refusals.position(directive), directive.to_owned(), text.to_owned());
         remarks.push(Remark { position, directive, text, is_warning: true });
     };
+    if settings.process.root.is_some() {
+        let text = "paths are below it, but the process is not confined to it: a filter of system calls and user take its rights";
+        warn("chroot", text);
+    }
     if settings.tls.revocation.is_some() && settings.tls.role == TlsRole::Client {
         warn("crl-verify", "the list was read now, and is not read again: restart after a change");
     }

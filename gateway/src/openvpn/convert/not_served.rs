@@ -7,8 +7,6 @@
 pub(super) type Row = (&'static str, &'static str);
 
 const DELETE: &str = "delete the line";
-const CHROOT: &str =
-    "delete the line: a filter of system calls confines the process, and user takes its rights";
 const ROUTE: &str = "delete the line: routes are in the main table, without a metric";
 const PUSH_DNS: &str = "write push \"dhcp-option DNS ADDRESS\", for the clients";
 const PUSH: &str = "write push \"redirect-gateway def1\", for the clients";
@@ -16,7 +14,6 @@ const PUSH: &str = "write push \"redirect-gateway def1\", for the clients";
 /// The list.
 pub(super) const NOT_SERVED: &[Row] = &[
     // Sockets and peers.
-    ("remote-random-hostname", DELETE),
     ("port-share", "delete the line, and give the other server a port of its own"),
     // TLS.
     ("capath", "write ca FILE with all authorities"),
@@ -29,7 +26,6 @@ pub(super) const NOT_SERVED: &[Row] = &[
         "delete the line, and push addresses: a name could lead the routes of this machine anywhere",
     ),
     // The process.
-    ("chroot", CHROOT),
     ("shaper", "delete the line, and limit the interface with tc"),
 ];
 
@@ -94,7 +90,7 @@ mod tests {
         dhcp-option dns dns-updown \
         remote-random tun-mtu-max ifconfig-noexec ifconfig-ipv6 block-ipv6 route-metric route-table route-delay \
         route-noexec redirect-gateway redirect-private pull-filter route-nopull push-peer-info allow-recursive-routing \
-        connect-freq connect-freq-initial max-packet-size";
+        connect-freq connect-freq-initial max-packet-size ifconfig-pool-linear remote-random-hostname chroot";
 
     #[test]
     fn each_directive_that_the_reader_takes_is_served_or_refused() {

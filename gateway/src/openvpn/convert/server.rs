@@ -2,10 +2,10 @@
 
 use super::{Refusals, Sources, access, ciphers, control_packet, fallback, keys, routes, seconds, timing};
 use crate::openvpn::pool::first_v6;
-use crate::openvpn::settings::{Renew, Renewed, ServerNetwork, ServerSettings};
+use crate::openvpn::settings::{PointToPoint, Renew, Renewed, ServerNetwork, ServerSettings};
 use config::openvpn::OpenVpn;
 use config::openvpn::settings::{
-    Addresses, CertificateOf, Compression, Connection, Revocation, Server, Transport,
+    Addresses, CertificateOf, Compression, Connection, Revocation, Server, Topology, Transport,
 };
 use ipnet::{Ipv4Net, Ipv6Net};
 use std::collections::BTreeMap;
@@ -114,6 +114,11 @@ fn network(
     let v4 = network_v4(settings, refusals);
     let mut network = ServerNetwork {
         v4,
+        line: match settings.device.topology {
+            Topology::Subnet => None,
+            Topology::Net30 => Some(PointToPoint::Net30),
+            Topology::PointToPoint => Some(PointToPoint::Single),
+        },
         pool: pool(v4, own, refusals),
         v6: network_v6(settings, own, refusals),
         routes: routes(settings),
@@ -126,7 +131,7 @@ fn network(
     // The interface tells each client these itself.
     let gateway = network.own().find(|own| own.addr().is_ipv4()).map(|own| own.addr());
     let gateway = gateway.map(|address| format!("route-gateway {address}"));
-    let is_told = |option: &&String| *option != "topology subnet" && Some(*option) != gateway.as_ref();
+    let is_told = |option: &&String| !option.starts_with("topology ") && Some(*option) != gateway.as_ref();
     network.push = own.push.iter().filter(is_told).cloned().collect();
     network
 }

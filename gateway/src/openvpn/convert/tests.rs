@@ -4,7 +4,7 @@ mod howtos;
 
 use super::*;
 use crate::openvpn::scripts::Hook;
-use crate::openvpn::settings::{ClientSettings, PasswordWay, Remote, ServerSettings};
+use crate::openvpn::settings::{ClientSettings, PasswordWay, PointToPoint, Remote, ServerSettings};
 use config::Text;
 use config::openvpn::load;
 use port::udp::UdpBinding;
@@ -317,7 +317,7 @@ fn what_is_not_served_yet_is_refused_with_its_line() {
     let server = [
         "management tunnel 7505",
         "replay-window 60000",
-        "auth none",
+        "data-ciphers AES-256-CBC\nauth none",
         "reneg-sec 3600 1800",
         "reneg-bytes 1000000",
         "dhcp-option DNS 192.0.2.1",
@@ -440,4 +440,29 @@ fn the_rates_of_clients_and_the_length_of_control_packets_are_served() {
     assert_eq!((core.new_sessions, core.answers, core.control_packet), (None, None, 1250));
     assert_eq!(client(&format!("{CLIENT}max-packet-size 9000\n")).core.control_packet, 2048);
     assert_eq!(served(&format!("{CLIENT}max-packet-size 1100\nmssfix 0\n"), &[]).mssfix, None);
+}
+
+#[test]
+fn each_topology_of_a_server_is_served_with_what_programs_are_told() {
+    let of = |lines: &str| {
+        let plan = plan(&format!("{}{lines}\n", SERVER.replace("topology subnet", "")), &[]);
+        let settings = plan.unwrap_or_else(|lines| panic!("{lines:?}")).settings;
+        let told = settings.programs.addressing.ends();
+        let SettingsRole::Server(server) = settings.role else { panic!("it is a server") };
+        (server.network.line, server.network.pool.map(|(first, _)| first.octets()[3]), told)
+    };
+    let ends = |second: &str| ["10.8.0.1".to_owned(), second.to_owned()];
+    assert_eq!(of(""), (None, Some(2), ends("255.255.255.0")));
+    assert_eq!(of("topology net30"), (Some(PointToPoint::Net30), Some(4), ends("10.8.0.2")));
+    assert_eq!(of("topology p2p"), (Some(PointToPoint::Single), Some(4), ends("10.8.0.2")));
+}
+
+#[test]
+fn no_digest_is_needed_for_aead_ciphers_with_tls_crypt() {
+    let text = |ciphers: &str| format!("{SERVER}auth none\ndata-ciphers {ciphers}\n");
+    assert_eq!(plan(&text("AES-256-GCM:CHACHA20-POLY1305"), &[]).err(), None);
+    let refused = |text: &str| plan(text, &[]).err().expect("refused").join("\n");
+    assert!(refused(&text("AES-256-GCM:AES-256-CBC")).contains("auth: not served yet: none"));
+    let auth = text("AES-256-GCM").replace("tls-crypt ", "tls-auth ");
+    assert!(refused(&auth).contains("auth: not served yet: none"));
 }

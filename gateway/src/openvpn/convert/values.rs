@@ -3,13 +3,13 @@
 use super::{Refusals, keys};
 use config::openvpn::OpenVpn;
 use config::openvpn::settings::{
-    Compression, Connection, Destination, Gateway, MssFix, Revocation, Role, Route, TlsRole, Topology,
+    Compression, Connection, DataCipher, Destination, Gateway, MssFix, Revocation, Role, Route, TlsRole,
+    Wrapping,
 };
 use tunnel::replay;
 
 /// Refuses all of them.
 pub(super) fn check(settings: &OpenVpn, refusals: &mut Refusals) {
-    role(settings, refusals);
     connections(settings, refusals);
     tls(settings, refusals);
     data(settings, refusals);
@@ -22,12 +22,6 @@ pub(super) fn check(settings: &OpenVpn, refusals: &mut Refusals) {
             let reason = "no client is asked without auth-user-pass-verify".to_owned();
             refusals.wrong("client-crresponse", reason, fix);
         }
-    }
-}
-
-fn role(settings: &OpenVpn, refusals: &mut Refusals) {
-    if settings.device.topology != Topology::Subnet && settings.role == Role::Server {
-        refusals.refuse("topology", "another topology than subnet", "write topology subnet");
     }
 }
 
@@ -78,8 +72,20 @@ fn tls(settings: &OpenVpn, refusals: &mut Refusals) {
 }
 
 fn data(settings: &OpenVpn, refusals: &mut Refusals) {
-    if settings.data.digest == config::openvpn::settings::Digest::None {
-        refusals.refuse("auth", "none", "write auth SHA256 on both ends");
+    // AEAD ciphers and tls-crypt do not use it.
+    let is_aead = |cipher: &DataCipher| {
+        use DataCipher::{Aes128Gcm, Aes192Gcm, Aes256Gcm, ChaCha20Poly1305};
+        matches!(cipher, Aes128Gcm | Aes192Gcm | Aes256Gcm | ChaCha20Poly1305)
+    };
+    let is_wrap = |it: &Connection| matches!(it.wrapping, Some(Wrapping::Auth(..)));
+    let needs_digest = !settings.data.ciphers.iter().chain(&settings.data.fallback).all(is_aead)
+        || settings.connections.iter().any(is_wrap);
+    if settings.data.digest == config::openvpn::settings::Digest::None && needs_digest {
+        refusals.refuse(
+            "auth",
+            "none",
+            "write auth SHA256 on both ends, or data-ciphers with GCM alone and tls-crypt",
+        );
     }
     let (packets, _) = settings.data.replay_window;
     if u64::from(packets) > replay::WIREGUARD {

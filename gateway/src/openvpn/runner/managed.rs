@@ -223,8 +223,10 @@ impl Runner {
             RemoteChoice::Skip(count) => self.interface.choose(Chosen::Skip(count)),
             RemoteChoice::Other(host, port) => {
                 let Remote { is_tcp, timeout, connection, .. } = asked;
+                let (only_v4, known) = (None, Vec::new());
+                let has_random_label = false;
                 let mut name =
-                    Name { host, port, is_tcp, connection, timeout, only_v4: None, known: Vec::new() };
+                    Name { host, port, is_tcp, connection, timeout, only_v4, has_random_label, known };
                 let answer = self.answer.clone();
                 // Name servers may be slow.
                 std::thread::spawn(move || {

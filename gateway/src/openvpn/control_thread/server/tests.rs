@@ -1,6 +1,7 @@
 //! Decisions about clients, with programs that are run. The core has no sessions: the tests call the server as the core would.
 
 mod hashes;
+mod topologies;
 
 use super::*;
 use crate::openvpn::control_thread::ClientEvent;

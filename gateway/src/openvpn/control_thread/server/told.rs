@@ -2,6 +2,7 @@
 
 use super::ServerSide;
 use super::deciding::Deciding;
+use crate::openvpn::settings::PointToPoint;
 use ipnet::IpNet;
 use std::net::Ipv4Addr;
 
@@ -11,8 +12,7 @@ impl ServerSide {
         let Deciding { own, lease, .. } = deciding;
         let mut options = Vec::new();
         if !own.reset {
-            options.push("topology subnet".to_owned());
-            options.extend(self.gateway());
+            options.extend(self.topology());
             options.extend(self.network.push.iter().cloned());
         }
         let is_removed =
@@ -21,8 +21,8 @@ impl ServerSide {
         for network in self.network.own() {
             match (network, lease.v4, lease.v6) {
                 (IpNet::V4(network), Some(address), _) => {
-                    let netmask = own.netmask.unwrap_or(network.netmask());
-                    options.push(format!("ifconfig {address} {netmask}"));
+                    let second = self.network.second(address, own.second).unwrap_or(network.netmask());
+                    options.push(format!("ifconfig {address} {second}"));
                 }
                 (IpNet::V6(network), _, Some(address)) if !is_removed(&"ifconfig-ipv6".to_owned()) => {
                     options.push(format!(
@@ -38,9 +38,16 @@ impl ServerSide {
         options
     }
 
-    fn gateway(&self) -> Option<String> {
-        let own = self.network.own().find(|own| own.addr().is_ipv4())?;
-        Some(format!("route-gateway {}", own.addr()))
+    /// The topology, and the gateway of a network.
+    fn topology(&self) -> Vec<String> {
+        let own = self.network.own().find(|own| own.addr().is_ipv4());
+        let told = match self.network.line {
+            Some(PointToPoint::Net30) => ["topology net30".to_owned()],
+            Some(PointToPoint::Single) => ["topology p2p".to_owned()],
+            None => ["topology subnet".to_owned()],
+        };
+        let gateway = own.filter(|_| self.network.line.is_none());
+        told.into_iter().chain(gateway.map(|own| format!("route-gateway {}", own.addr()))).collect()
     }
 }
 

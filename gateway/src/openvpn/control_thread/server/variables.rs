@@ -41,7 +41,7 @@ impl ServerSide {
 
     /// Variables about its addresses.
     pub(super) fn addressed(&self, now: Now, deciding: &mut Deciding) {
-        let Deciding { environment, lease, .. } = deciding;
+        let Deciding { environment, lease, own: settings, .. } = deciding;
         for own in self.network.own() {
             match own.addr() {
                 IpAddr::V4(own) => environment.set("ifconfig_pool_local_ip", own),
@@ -53,7 +53,10 @@ impl ServerSide {
         }
         if let (Some(address), Some(network)) = (lease.v4, self.network.v4) {
             environment.set("ifconfig_pool_remote_ip", address);
-            environment.set("ifconfig_pool_netmask", network.netmask());
+            match self.network.second(address, settings.second).filter(|_| self.network.line.is_some()) {
+                Some(other_end) => environment.set("ifconfig_pool_local_ip", other_end),
+                None => environment.set("ifconfig_pool_netmask", network.netmask()),
+            }
         }
         if let Some(address) = lease.v6 {
             environment.set("ifconfig_pool_remote_ip6", address);
