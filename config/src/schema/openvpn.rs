@@ -56,7 +56,7 @@ pub(super) static NODES: &[Node] = &[
     value(
         "interfaces openvpn <interface> authentication password-hash-file",
         Type::File,
-        "File of a server with lines NAME:HASH, as htpasswd -B and openssl passwd -6 make them",
+        "File with lines NAME:HASH, as htpasswd -B and openssl passwd -6 make them",
     ),
     value("interfaces openvpn <interface> description", Type::Text(255), "Description"),
     value("interfaces openvpn <interface> device-type", Type::Word(&["tun", "tap"]), "Kind of the interface")
