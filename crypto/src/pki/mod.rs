@@ -21,5 +21,5 @@ pub use certificate::{AlternativeName, Certificate, CertificateError};
 pub use der::DateTime;
 pub use evidence::{Evidence, Query};
 pub use identity::{Identity, IdentityError};
-pub use name::{DistinguishedName, NameError};
+pub use name::{AttributeType, DistinguishedName, NameError};
 pub use trust::{ChainError, ChainFailure, Revocation, RevocationListError, TrustStore, Trusted, chain};

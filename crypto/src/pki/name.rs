@@ -84,6 +84,18 @@ enum Value {
     Other(Vec<u8>),
 }
 
+/// The type of an attribute, by its name or as an object identifier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttributeType(ObjectIdentifier);
+
+impl FromStr for AttributeType {
+    type Err = NameError;
+
+    fn from_str(name: &str) -> Result<Self, NameError> {
+        type_of(name).map(Self)
+    }
+}
+
 impl DistinguishedName {
     /// Parses a Name in DER, as in an ID payload of type ID_DER_ASN1_DN.
     pub fn from_der(bytes: &[u8]) -> Result<Self, NameError> {
@@ -109,6 +121,15 @@ impl DistinguishedName {
         self.0.parts.iter().rev().flatten().find_map(|attribute| match &attribute.value {
             Value::Text(text) if attribute.kind == COMMON_NAME => Some(text.as_str()),
             _ => None,
+        })
+    }
+
+    /// The last text of this type.
+    pub fn last(&self, kind: &AttributeType) -> Option<&str> {
+        let all = self.0.parts.iter().flatten().filter(|attribute| attribute.kind == kind.0);
+        all.last().and_then(|attribute| match &attribute.value {
+            Value::Text(text) => Some(text.as_str()),
+            Value::Other(_) => None,
         })
     }
 

@@ -19,6 +19,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tunnel::openvpn::client::ClientWrap;
+use tunnel::openvpn::name_fields::NameFields;
 use tunnel::openvpn::verify::{ClientTls, PeerCheck, ServerTls};
 use tunnel::openvpn::{ClientConfiguration, ServerConfiguration};
 
@@ -136,6 +137,8 @@ pub struct Access {
     pub constraint: Option<Ipv4Net>,
     /// The authorities, whose certificates programs are told about.
     pub authorities: Vec<Certificate>,
+    /// The fields that make the name of a peer (`x509-username-field`).
+    pub name_fields: NameFields,
     /// Tokens in place of passwords (`auth-gen-token`).
     pub tokens: Option<Tokens>,
     /// Makes the verifier of certificates again, from another revocation list (`crl-verify`).
@@ -167,6 +170,7 @@ impl Default for Access {
             max_routes: 256,
             constraint: None,
             authorities: Vec::new(),
+            name_fields: NameFields::default(),
             tokens: None,
             renew: None,
             exports_certificates: false,
@@ -276,6 +280,8 @@ pub struct ClientSettings {
     pub renew: Option<RenewClient>,
     /// The authorities, whose certificates programs are told about.
     pub authorities: Vec<Certificate>,
+    /// The fields that make the name of a peer (`x509-username-field`).
+    pub name_fields: NameFields,
     /// Whether there is a management interface.
     pub is_managed: bool,
     /// Whether it is asked where to connect to (`management-query-remote`).

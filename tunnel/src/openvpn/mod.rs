@@ -26,6 +26,7 @@ pub mod key_method;
 pub mod keyring;
 pub mod keys;
 pub mod limits;
+pub mod name_fields;
 pub mod negotiate;
 pub mod offer;
 pub mod packet;

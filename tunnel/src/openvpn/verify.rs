@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod tests;
 
+use super::name_fields::NameFields;
 use super::offer::Offer;
 use super::wrap::Role;
 use crypto::hash;
@@ -36,13 +37,16 @@ pub enum Refusal {
     #[error("{}", sentence(.0))]
     Chain(webpki::Error),
     /// `verify-x509-name` does not match.
-    #[error("its common name is {found:?}, but verify-x509-name requires {required:?}")]
+    #[error("its name is {found:?}, but verify-x509-name requires {required:?}")]
     Name {
         /// What the certificate has.
         found: String,
         /// What is configured.
         required: String,
     },
+    /// It has not this field of `x509-username-field`.
+    #[error("it has no {0} of at most 64 bytes, of which x509-username-field makes its name")]
+    Field(String),
     /// `peer-fingerprint` does not match.
     #[error(
         "its fingerprint {0} is not among the configured ones: add it to peer-fingerprint if you trust it"
@@ -126,13 +130,11 @@ pub enum NameCheck {
 }
 
 impl NameCheck {
-    fn check(&self, certificate: &Certificate) -> Result<(), Refusal> {
-        let subject = certificate.subject();
-        let name = || subject.common_name().unwrap_or_default().to_owned();
+    fn check(&self, certificate: &Certificate, name: String) -> Result<(), Refusal> {
         let (found, required) = match self {
-            Self::Exactly(required) | Self::Prefix(required) => (name(), required),
+            Self::Exactly(required) | Self::Prefix(required) => (name, required),
             // OpenVPN escapes nothing.
-            Self::Subject(required) => (subject.to_string().replace('\\', ""), required),
+            Self::Subject(required) => (certificate.subject().to_string().replace('\\', ""), required),
         };
         let matches = match self {
             Self::Exactly(_) | Self::Subject(_) => found == *required,
@@ -152,6 +154,7 @@ pub struct PeerCheck {
     requires_purpose: bool,
     requires_key_usage: bool,
     name: Option<NameCheck>,
+    name_fields: NameFields,
     fingerprints: Vec<[u8; 32]>,
     /// The key usages of which one is required.
     key_usages: Vec<u16>,
@@ -175,6 +178,7 @@ impl PeerCheck {
             requires_purpose: false,
             requires_key_usage: false,
             name: None,
+            name_fields: NameFields::default(),
             fingerprints: Vec::new(),
             key_usages: Vec::new(),
             issuers: Vec::new(),
@@ -227,6 +231,11 @@ impl PeerCheck {
         self.name = Some(name);
     }
 
+    /// Takes the name from these fields, which the certificate must have (`x509-username-field`).
+    pub fn set_name_fields(&mut self, fields: NameFields) {
+        self.name_fields = fields;
+    }
+
     /// Accepts the certificate with this SHA-256 fingerprint (`peer-fingerprint`). Without a CA, that alone decides.
     pub fn add_fingerprint(&mut self, fingerprint: [u8; 32]) {
         self.fingerprints.push(fingerprint);
@@ -271,9 +280,8 @@ impl PeerCheck {
         if !self.issuers.is_empty() && !self.is_of_issuer(&certificate, between) {
             return Err(Refusal::Issuer);
         }
-        if let Some(name) = &self.name {
-            name.check(&certificate)?;
-        }
+        let name = self.name_fields.name(&certificate).map_err(Refusal::Field)?;
+        self.name.as_ref().map_or(Ok(()), |required| required.check(&certificate, name))?;
         Ok(())
     }
 

@@ -21,6 +21,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tunnel::openvpn::channel::PacketError;
 use tunnel::openvpn::key_method::Credentials;
+use tunnel::openvpn::name_fields::NameFields;
 use tunnel::openvpn::{Cause, Client, Outbox, PeerAddress};
 use tunnel::{Now, Time};
 
@@ -52,6 +53,8 @@ pub(super) struct ClientSide {
     ends_on_failure: bool,
     /// See [`ClientSettings::authorities`].
     authorities: Vec<Certificate>,
+    /// See [`ClientSettings::name_fields`].
+    name_fields: NameFields,
     /// What the management interface is asked before an attempt.
     gates: Gates,
     /// The server of this attempt, if the management interface has named another one.
@@ -79,6 +82,7 @@ impl ClientSide {
             login,
             renew,
             authorities,
+            name_fields,
             ends_on_failure,
             names: _,
             name_servers: _,
@@ -111,6 +115,7 @@ impl ClientSide {
             limits: Limits::default(),
             ends_on_failure,
             authorities,
+            name_fields,
             gates: Gates {
                 is_managed,
                 asks_remote,
@@ -132,7 +137,7 @@ impl ClientSide {
     /// Variables about a server that has proved who it is.
     pub(super) fn about(&self, server: SocketAddr, certificates: &[CertificateDer<'static>]) -> Environment {
         let chain = chain(certificates, &self.authorities);
-        let mut environment = about_peer(server, certificates, &chain);
+        let mut environment = about_peer(server, certificates, &chain, &self.name_fields);
         authenticated(&mut environment, server);
         environment
     }

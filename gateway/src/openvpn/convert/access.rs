@@ -36,6 +36,7 @@ pub(super) fn access(settings: &OpenVpn, own: &Server, link: &Connection, refusa
         exports_certificates: settings.scripts.certificates.is_some(),
         requires_exporter: settings.data.force_exporter,
         authorities: authorities.unwrap_or_default(),
+        name_fields: keys::name_fields(settings, refusals),
         environment: environment::about_clients(settings, link, refusals),
     }
 }

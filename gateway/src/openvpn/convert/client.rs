@@ -84,6 +84,7 @@ pub(super) fn client(
         login,
         renew: renew(settings),
         authorities: authorities.unwrap_or_default(),
+        name_fields: keys::name_fields(settings, refusals),
         is_managed: settings.management.is_some(),
         asks_remote: settings.management.as_ref().is_some_and(|management| management.query_remote),
     })

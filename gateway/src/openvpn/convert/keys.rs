@@ -12,6 +12,7 @@ use crypto::prf::Prf;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::time::Duration;
 use tunnel::openvpn::client::ClientWrap;
+use tunnel::openvpn::name_fields::NameFields;
 use tunnel::openvpn::offer::Offer;
 use tunnel::openvpn::server::ServerWrap;
 use tunnel::openvpn::verify::{Identity, NameCheck, PeerCheck};
@@ -160,8 +161,18 @@ pub(super) fn check_with(
             NameMatch::Subject => NameCheck::Subject(name.name.clone()),
         });
     }
+    check.set_name_fields(name_fields(settings, refusals));
     tls.peer_fingerprints.iter().for_each(|fingerprint| check.add_fingerprint(*fingerprint));
     Some(check)
+}
+
+/// The fields that make the name of a peer.
+pub(super) fn name_fields(settings: &OpenVpn, refusals: &mut Refusals) -> NameFields {
+    NameFields::new(&settings.tls.username_fields).unwrap_or_else(|unknown| {
+        let fix = "write CN, OU, emailAddress, serialNumber, ext:subjectAltName, or an object identifier";
+        refusals.refuse("x509-username-field", &unknown.to_string(), fix);
+        NameFields::default()
+    })
 }
 
 /// The authorities, for programs that check certificates.

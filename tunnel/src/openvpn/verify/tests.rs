@@ -1,5 +1,6 @@
 //! Certificates, and what is required of them.
 
+use super::super::name_fields::UnknownField;
 use super::*;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
@@ -99,6 +100,46 @@ fn names_are_compared_whole_or_by_prefix() {
         let mut check = server_check(&authority);
         check.require_name(name.clone());
         assert_eq!(check.check(&own, &[], now()).is_ok(), expected, "{name:?}");
+    }
+}
+
+#[test]
+fn the_name_may_be_made_of_other_fields_which_must_be_there() {
+    let authority = authority();
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "anna");
+    params.distinguished_name.push(DnType::OrganizationalUnitName, "sales");
+    params
+        .distinguished_name
+        .push(DnType::CustomDnType(vec![1, 2, 840, 113_549, 1, 9, 1]), "anna@example.org");
+    let address = |text: &str| rcgen::SanType::Rfc822Name(text.try_into().expect("ASCII"));
+    params.subject_alt_names = vec![address("first@example.org"), address("last@example.org")];
+    params.serial_number = Some(rcgen::SerialNumber::from(vec![0x1a, 0x2b, 0x3c]));
+    let key = KeyPair::generate().expect("works");
+    let own = params.signed_by(&key, &authority).expect("valid").der().clone();
+    // As OpenVPN 2.6.14 names them.
+    for (fields, expected) in [
+        (vec![], Ok("anna")),
+        (vec!["CN", "serialNumber"], Ok("anna_0x1A2B3C")),
+        (vec!["emailAddress"], Ok("anna@example.org")),
+        (vec!["ext:subjectAltName"], Ok("last@example.org")),
+        (vec!["ou", "CN"], Ok("sales_anna")),
+        (vec!["2.5.4.11"], Ok("sales")),
+        (vec!["CN", "L"], Err("L")),
+    ] {
+        let fields: Vec<String> = fields.into_iter().map(str::to_owned).collect();
+        let fields = NameFields::new(&fields).expect("they are known");
+        let certificate = Certificate::from_der(&own).expect("valid");
+        assert_eq!(fields.name(&certificate).as_deref().map_err(String::as_str), expected);
+        for required in ["anna", "sales", "anna@example.org", "last@example.org"] {
+            let mut check = server_check(&authority);
+            check.set_name_fields(fields.clone());
+            check.require_name(NameCheck::Exactly(required.to_owned()));
+            assert_eq!(check.check(&own, &[], now()).is_ok(), expected == Ok(required), "{fields:?}");
+        }
+    }
+    for unknown in ["ext:issuerAltName", "ext:x", "any field"] {
+        assert_eq!(NameFields::new(&[unknown.to_owned()]), Err(UnknownField(unknown.to_owned())));
     }
 }
 

@@ -206,7 +206,7 @@ impl ServerSide {
             subjects: chain.iter().map(subject).collect(),
             chain: if self.access.exports_certificates { chain.clone() } else { Vec::new() },
             again: None,
-            name: certificate_name(&request.certificates),
+            name: certificate_name(&request.certificates, &self.access.name_fields),
             environment,
             own: ClientOverride::default(),
             lease: Lease::default(),

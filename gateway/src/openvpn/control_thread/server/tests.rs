@@ -19,6 +19,7 @@ use std::os::unix::net::UnixStream;
 use tempfile::TempDir;
 use tunnel::openvpn::action::Request;
 use tunnel::openvpn::key_method::Credentials;
+use tunnel::openvpn::name_fields::NameFields;
 use tunnel::openvpn::peer_info::PeerInfo;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -182,6 +183,17 @@ fn a_common_name_has_one_line() {
     let mut bed = Bed::new(&[], TELLS, |_| {});
     bed.decide(1, request("anna\nclient bob is gone", 1));
     assert_eq!(bed.side.common_name(1), Some("anna_client bob is gone"));
+}
+
+#[test]
+fn the_name_of_a_client_is_made_of_the_fields_of_its_certificate() {
+    let mut bed = Bed::new(&[Hook::ClientConnect], "echo $common_name >> told", |settings| {
+        let fields = ["CN".to_owned(), "serialNumber".to_owned()];
+        settings.access.name_fields = NameFields::new(&fields).expect("they are known");
+    });
+    bed.decide(1, request("anna", 1));
+    bed.settle(1);
+    assert_eq!((bed.side.common_name(1), bed.told()), (Some("anna_0x4D"), "anna_0x4D\n".to_owned()));
 }
 
 #[test]

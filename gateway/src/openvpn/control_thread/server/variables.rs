@@ -10,6 +10,7 @@ use rustls_pki_types::CertificateDer;
 use std::net::{IpAddr, SocketAddr};
 use tunnel::Now;
 use tunnel::openvpn::action::{Request, SessionNumber};
+use tunnel::openvpn::name_fields::NameFields;
 
 /// The common name of clients that have neither a certificate nor a user name, as in OpenVPN.
 const UNDEFINED: &str = "UNDEF";
@@ -18,7 +19,8 @@ impl ServerSide {
     /// Variables about a client that has not authenticated.
     pub(super) fn about(&self, request: &Request, chain: &[Certificate]) -> Environment {
         let mut environment = self.access.environment.clone();
-        environment.extend(&about_peer(request.address, &request.certificates, chain));
+        let fields = &self.access.name_fields;
+        environment.extend(&about_peer(request.address, &request.certificates, chain, fields));
         if !request.credentials.user.is_empty() {
             environment.set("username", &request.credentials.user);
         }
@@ -93,22 +95,23 @@ pub(in super::super) fn about_peer(
     from: SocketAddr,
     certificates: &[CertificateDer<'static>],
     chain: &[Certificate],
+    fields: &NameFields,
 ) -> Environment {
     let mut environment = Environment::default();
     address(&mut environment, "untrusted", from);
-    environment.set("common_name", certificate_name(certificates));
+    environment.set("common_name", certificate_name(certificates, fields));
     for (depth, certificate) in chain.iter().enumerate() {
         about_certificate(&mut environment, depth, certificate);
     }
     environment
 }
 
-/// The common name of a peer's certificate, which the protocol has verified. An authority may have signed one with line
+/// The name in a peer's certificate, which the protocol has verified. An authority may have signed one with line
 /// ends, which would forge lines of the log.
-pub(super) fn certificate_name(certificates: &[CertificateDer<'static>]) -> String {
+pub(super) fn certificate_name(certificates: &[CertificateDer<'static>], fields: &NameFields) -> String {
     let own = certificates.first().and_then(|der| Certificate::from_der(der).ok());
-    let name = own.as_ref().and_then(|own| own.subject().common_name()).filter(|name| !name.is_empty());
-    printable(name.unwrap_or(UNDEFINED))
+    let name = own.and_then(|own| fields.name(&own).ok()).filter(|name| !name.is_empty());
+    printable(name.as_deref().unwrap_or(UNDEFINED))
 }
 
 /// Variables about a peer that has authenticated.
