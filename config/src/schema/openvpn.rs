@@ -19,7 +19,7 @@ pub(super) static INNER: &[Inner] = &[
     inner("interfaces openvpn", "OpenVPN interfaces"),
     inner(
         "interfaces openvpn <interface> authentication",
-        "Name and password that a client sends, or the hashes that a server checks them with",
+        "Name and password of a client, or hashes that a server checks them with",
     ),
     inner("interfaces openvpn <interface> encryption", "Data ciphers"),
     inner("interfaces openvpn <interface> ip", "IPv4 settings"),
