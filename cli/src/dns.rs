@@ -1,4 +1,4 @@
-//! The process that sets name servers for a client of `postern openvpn`, which has no right to it.
+//! The process that sets name servers for clients of OpenVPN, which have no right to it.
 
 use crate::{Failure, Outcome, child, log};
 use clap::Args;
@@ -17,8 +17,13 @@ pub(crate) fn start(settings: &Settings) -> Result<Option<UnixStream>, Failure> 
     if client.own.dns.is_off {
         return Ok(None);
     }
+    of_daemon().map(Some)
+}
+
+/// The same for a daemon, whose clients come later.
+pub(crate) fn of_daemon() -> Result<UnixStream, Failure> {
     // A signal from the terminal is for the daemon alone.
-    child::start(child::command("name-servers").process_group(0), "sets name servers").map(Some)
+    child::start(child::command("name-servers").process_group(0), "sets name servers")
 }
 
 /// Hands the process to a client.

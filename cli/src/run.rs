@@ -4,7 +4,7 @@ use crate::engines;
 use crate::place::{API, CONFIG, state_of};
 use crate::privilege::{self, Needs};
 use crate::service_user::User;
-use crate::{Outcome, archiver, https, log, machine, service_user};
+use crate::{Outcome, archiver, dns, https, log, machine, service_user};
 use clap::Args;
 use config::Settings;
 use crypto::choice::{Choice, Subject};
@@ -17,6 +17,7 @@ use gateway::host::occupied;
 use gateway::https::Connection as HttpsConnection;
 use gateway::machine::Connection;
 use sd_notify::NotifyState;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
@@ -42,7 +43,7 @@ pub(crate) struct Arguments {
     /// When stopped, release the protected prefixes instead of leaving them blocked until the next start
     #[arg(long)]
     open_at_exit: bool,
-    /// Change nothing of the machine: no tuning, tasks, logging or SNMP
+    /// Change nothing of the machine: no tuning, tasks, logging, SNMP or name servers
     #[arg(long)]
     no_machine: bool,
     /// Start no process for `service https`: the API is on the Unix socket only
@@ -108,6 +109,8 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
         )?,
         None => HttpsConnection::Off,
     };
+    let sets_names = !arguments.no_machine && rustix::process::geteuid().is_root();
+    let name_servers = sets_names.then(dns::of_daemon).transpose()?;
     // It ends with this process, whose end of the pipe it waits for.
     let _archiver = match state.as_deref().filter(|_| rustix::process::geteuid().is_root()) {
         Some(state) => Some(archiver::start(state, &arguments.api, &arguments.copies, user.as_ref())?),
@@ -122,7 +125,8 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
         ..Needs::default()
     })?;
     let runtime = privilege::runtime()?;
-    let outcome = runtime.block_on(start(arguments, state, file, read, (machine, https), engines));
+    let outcome =
+        runtime.block_on(start(arguments, state, file, read, (machine, https, name_servers), engines));
     // Do not wait for a name server that does not answer.
     runtime.shutdown_background();
     outcome
@@ -143,7 +147,7 @@ async fn start(
     state: Option<PathBuf>,
     file: ConfigFile,
     read: Read,
-    (machine, https): (Connection, HttpsConnection),
+    (machine, https, name_servers): (Connection, HttpsConnection, Option<UnixStream>),
     engines: Engines,
 ) -> Outcome {
     let (orders, inbox) = Orders::channel();
@@ -155,7 +159,18 @@ async fn start(
         Ok(engines)
     };
     let Arguments { api, open_at_exit, .. } = arguments;
-    let start = Start { file, read, state, api, machine, https, open_at_exit, engines, tell: tell_systemd };
+    let start = Start {
+        file,
+        read,
+        state,
+        api,
+        machine,
+        https,
+        name_servers,
+        open_at_exit,
+        engines,
+        tell: tell_systemd,
+    };
     Ok(serve(start, orders, inbox).await?)
 }
 

@@ -12,6 +12,7 @@ use crate::host::Host;
 use crate::host::wants::Wants;
 use crate::https::Process;
 use crate::machine::Client;
+use crate::openvpn::dns::NameServers;
 use crate::tunnel_interface::{Counters, Removed};
 use axum::Router;
 use config::{Path, Settings};
@@ -34,6 +35,8 @@ pub struct Context {
     pub machine: Client,
     /// The process that serves the API over HTTPS.
     pub https: Mutex<Process>,
+    /// Who sets name servers of this machine, if root has started the daemon.
+    pub name_servers: Option<NameServers>,
 }
 
 /// Work that may wait for others, as for a name server.

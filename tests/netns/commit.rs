@@ -174,8 +174,14 @@ impl Sites {
         self.inside(|runtime| {
             let before = settings(&self.before());
             let host = Host::start(daemon::wanted(&before)).expect("root may");
-            let mut daemon =
-                Daemon::new(engines(), mpsc::unbounded_channel().0, host, machine(), Process::default());
+            let mut daemon = Daemon::new(
+                engines(),
+                mpsc::unbounded_channel().0,
+                host,
+                machine(),
+                Process::default(),
+                None,
+            );
             let refused = runtime.block_on(daemon.apply(before, Policy::AllOrNothing));
             assert!(refused.is_empty(), "{refused:?}");
             let _served = self.serve_api(daemon.shown());

@@ -44,7 +44,7 @@ fn clients_of_ours_reach_each_other_from_their_own_addresses() {
 
 #[test]
 fn clients_of_ours_reach_each_other_in_the_data_path() {
-    relayed(Program::Ours);
+    relayed(Program::Ours, "udp");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::support::{PATIENCE, postern};
 use lab::postern::Postern;
 use lab::wait_until;
 use rustix::process::Signal;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 /// A network that the server pushes, beside the default route.
@@ -104,37 +105,75 @@ impl Tree {
     }
 }
 
+/// The name servers of `a`: what `ip netns exec` shows as /etc/resolv.conf.
+struct Names(PathBuf);
+
+impl Names {
+    const BEFORE: &str = "192.0.2.53";
+
+    fn new(tree: &Tree) -> Self {
+        let folder = Path::new("/etc/netns").join(tree.client.lab.namespace("a"));
+        std::fs::create_dir_all(&folder).expect("root may");
+        std::fs::write(folder.join("resolv.conf"), format!("nameserver {}\n", Self::BEFORE)).expect("ours");
+        Self(folder)
+    }
+
+    /// Waits until this is the only one.
+    fn wait_for(&self, server: &str, tree: &Tree) {
+        let named = || {
+            let text = std::fs::read_to_string(self.0.join("resolv.conf")).unwrap_or_default();
+            let servers: Vec<&str> =
+                text.lines().filter_map(|line| line.strip_prefix("nameserver ")).collect();
+            servers == [server]
+        };
+        assert!(wait_until(PATIENCE, named).is_ok(), "{server}: {}", tree.logs());
+    }
+}
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 #[test]
 fn what_a_client_of_the_daemon_redirects_never_leaves_in_clear() {
     let Some(mut tree) = Tree::new() else { return };
     tree.client.connect_to_the_internet();
     tree.client.lab.run("a", "sysctl", &["-qw", "net.ipv4.conf.all.rp_filter=1"]).expect("root may");
     let before = tree.client.kernel();
-    let pushes = "push \"redirect-gateway def1 ipv6\"\npush \"route 10.50.0.0 255.255.0.0\"\n";
+    let names = Names::new(&tree);
+    let pushes = "push \"redirect-gateway def1 ipv6\"\npush \"route 10.50.0.0 255.255.0.0\"\n\
+         push \"dhcp-option DNS 10.9.0.1\"\n";
     tree.start_server(pushes);
     tree.write(&[]);
     tree.start();
     tree.wait_until_inside();
+    names.wait_for("10.9.0.1", &tree);
     tree.client.count_clear();
     tree.send_always();
     // A commit that makes the interface again, while the server answers, and when it is dead.
     tree.write(&["keep-alive interval 2"]);
     tree.reload();
     tree.wait_until_inside();
+    names.wait_for("10.9.0.1", &tree);
     tree.client.kill(SERVER_END, Signal::KILL);
     tree.write(&["keep-alive interval 3", "openvpn-option 'mark 7'"]);
     tree.reload();
     tree.is_closed("after a commit");
     // A daemon that is killed, and the next one, which no server answers.
+    names.wait_for(Names::BEFORE, &tree);
     tree.kill();
     tree.is_closed("without a daemon");
     tree.start();
     tree.is_closed("after a restart");
     tree.start_server(pushes);
     tree.wait_until_inside();
+    names.wait_for("10.9.0.1", &tree);
     assert_eq!(tree.client.clear_packets(), 0, "{}", tree.logs());
     // The default route of the configuration needs no server that has ever answered.
     tree.kill();
+    names.wait_for(Names::BEFORE, &tree);
     tree.client.kill(SERVER_END, Signal::KILL);
     let open = |tree: &Tree| {
         let mut command = tree.client.lab.command("a", postern());

@@ -23,11 +23,13 @@ use gateway::openvpn::settings::{Role, Settings};
 use gateway::openvpn::status::Format;
 use gateway::service::View;
 use gateway::tunnel_interface::Options;
+use gateway::unix_socket::SocketError;
 use gateway::wireguard::api::Interfaces;
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 use sd_notify::NotifyState;
 use std::collections::BTreeSet;
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -66,7 +68,7 @@ pub(super) fn start(
     // While this process may make it: the user may have no right to its folder.
     let status = StatusFile::open(&plan.log);
     let listener = asks::bind(plan.management.as_ref(), &plan.process)?;
-    let prepared = runtime.block_on(api::prepare(&api::path(&name)));
+    let prepared = runtime.block_on(prepare_api(&name));
     caller.leave_terminal()?;
     process::become_modest(&plan.process, files)?;
     process::report(&plan.remarks);
@@ -113,6 +115,18 @@ pub(super) fn start(
         asks::finish(&told, &outcome).await;
         outcome
     })
+}
+
+/// Makes the socket of the API. Another network namespace may have an interface of this name, and its process a socket.
+async fn prepare_api(name: &str) -> Result<api::Prepared, SocketError> {
+    match api::prepare(&api::path(name)).await {
+        Err(SocketError::Busy(path)) => {
+            let namespace = std::fs::metadata("/proc/thread-self/ns/net");
+            let number = namespace.map_err(|error| SocketError::Io { path, error })?.ino();
+            api::prepare(&api::path(&format!("{name}@{number}"))).await
+        }
+        made => made,
+    }
 }
 
 /// The name of the interface.

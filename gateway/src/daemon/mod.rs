@@ -25,6 +25,7 @@ use crate::host::wants::Wants;
 use crate::https::{HttpsService, Process};
 use crate::ipsec::service::IpsecService;
 use crate::machine::{Client, MachineService};
+use crate::openvpn::dns::NameServers;
 use crate::openvpn::service::OpenVpnService;
 use crate::service::{Context, Policy, Refusal, Refused, Requirements, Service};
 use crate::tunnel_interface::Removed;
@@ -116,7 +117,7 @@ pub struct Daemon {
 
 impl Daemon {
     /// A daemon without interfaces; `host` keeps closed what they will be for, `machine` may change settings of the machine, and
-    /// `https` serves the API over HTTPS.
+    /// `https` serves the API over HTTPS, `name_servers` sets those of this machine.
     /// If another program deletes an interface, `events` is told.
     pub fn new(
         engines: Arc<Choice>,
@@ -124,12 +125,13 @@ impl Daemon {
         host: Host,
         machine: Client,
         https: Process,
+        name_servers: Option<NameServers>,
     ) -> Self {
         let services = services();
         let views = services.iter().map(|service| service.view()).collect();
         let shown = Shown::new(Arc::clone(&engines), views);
         shown.set_held(host.held());
-        let context = Context { engines, events, host, machine, https: https.into() };
+        let context = Context { engines, events, host, machine, https: https.into(), name_servers };
         let engine_rules = EngineRules::default();
         Self { context, services, engine_rules, open_at_exit: false, advised: BTreeSet::new(), shown }
     }

@@ -23,12 +23,14 @@ use crate::host::Host;
 use crate::host::netlink::NetlinkError;
 use crate::https::{self, Process};
 use crate::machine::{Client, Connection};
+use crate::openvpn::dns::NameServers;
 use crate::service::{Policy, Refusal, Refused};
 use crate::tunnel_interface::Removed;
 use crate::unix_socket::SocketError;
 use config::{Tree, diff};
 use crypto::choice::{Choice, Subject};
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,6 +85,8 @@ pub struct Start<E, T> {
     pub machine: Connection,
     /// Where the process is that serves the API over HTTPS.
     pub https: https::Connection,
+    /// The process that sets name servers of this machine, if there is one.
+    pub name_servers: Option<UnixStream>,
     /// Whether what was protected is open once it was stopped, whatever the configuration says.
     pub open_at_exit: bool,
     /// Finds the crypto engines, for these ciphers.
@@ -97,7 +101,8 @@ where
     E: FnOnce(&[Subject]) -> io::Result<Arc<Choice>>,
     T: Fn(Event),
 {
-    let Start { mut file, read, state, api, machine, https, open_at_exit, engines, tell } = start;
+    let Start { mut file, read, state, api, machine, https, name_servers, open_at_exit, engines, tell } =
+        start;
     file.accept(&read);
     let Beginning { transactions, settings, warnings, recorded } = begin(state, &file, read).await;
     let kept = settings.commit_revisions;
@@ -106,7 +111,8 @@ where
     let host = Host::start(super::wanted(&settings))?;
     let engines = engines(&super::requirements(&settings).ciphers)?;
     let machine = Client::new(machine, file.path());
-    let daemon = Daemon::new(engines, events, host, machine, Process::new(https));
+    let name_servers = name_servers.map(NameServers::start).transpose()?;
+    let daemon = Daemon::new(engines, events, host, machine, Process::new(https), name_servers);
     let mut server = Server { file, transactions, daemon, removed, tell };
     let applied = server.daemon.apply(settings, Policy::EachPath);
     let Some(mut refused) = inbox.stop.unless_ordered(applied).await else {

@@ -149,7 +149,9 @@ impl ClientNetwork {
         self.wants = wants;
         let is_pushed = !network.dns.dhcp.is_empty() || !network.dns.servers.is_empty();
         if self.name_servers.is_none() && is_pushed && !network.dns.is_off {
-            tracing::warn!("interface {name}: name servers are not set: only postern openvpn does that");
+            tracing::warn!(
+                "interface {name}: name servers are not set: a daemon does that if root starts it, without --no-machine"
+            );
         }
         if let Some(name_servers) = &self.name_servers {
             let (request, wrong) = Request::of(name, &network.dns);

@@ -10,6 +10,7 @@ use super::client_network::Closed;
 use super::interface::Interface;
 use super::runner::{RunError, Runner};
 use super::scripts::served::{password_hashes, revocations as read_revocations};
+use super::settings::Role;
 use super::tree::{self, Accepted, ReadAgain, Refused};
 use super::watched_file::{LOOKED_AT, watch};
 use crate::host;
@@ -78,9 +79,12 @@ impl Served {
         let read = move || tree::settings(&own, &path, &copy, tree::resolve);
         let read = tokio::task::spawn_blocking(read).await;
         let read = read.map_err(|_| ServiceError::Panicked(name.to_owned()))?;
-        let Accepted { settings, warnings, files } = read.map_err(Settings::from)?;
+        let Accepted { mut settings, warnings, files } = read.map_err(Settings::from)?;
         for warning in warnings {
             tracing::warn!("{warning}");
+        }
+        if let Role::Client(client) = &mut settings.role {
+            client.name_servers = context.name_servers.clone().filter(|_| !client.own.dns.is_off);
         }
         let engines = context.engines.clone();
         let runner =

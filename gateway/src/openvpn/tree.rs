@@ -20,8 +20,6 @@ type Row = (&'static str, &'static str);
 const PROCESS: &str =
     "delete the line: the interface is one of the daemon, which has a process and a log of its own";
 const PROGRAM: &str = "delete the line: the daemon runs no program; postern openvpn --config FILE does";
-const DNS: &str =
-    "delete the line, and set the name servers of this machine: the daemon leaves them as they are";
 const SHOW: &str = "delete the line, and use postern show openvpn";
 const NODE: &str = "delete the line: the name and the role of the interface have nodes of their own";
 
@@ -38,9 +36,6 @@ const OF_A_PROCESS: &[Row] = &[
         "delete the line, and set interfaces openvpn INTERFACE authentication password-hash-file FILE: the daemon runs no program",
     ),
     ("daemon", PROCESS),
-    ("dhcp-option", DNS),
-    ("dns", DNS),
-    ("dns-updown", PROGRAM),
     ("down", PROGRAM),
     ("down-pre", PROGRAM),
     ("echo", PROCESS),

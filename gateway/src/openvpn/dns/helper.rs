@@ -4,6 +4,7 @@
 use super::resolv_conf::{Folder, NAMED, text};
 use super::{Answer, Request};
 use crate::host::netlink::Netlink;
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,8 +23,8 @@ pub struct Helper {
     root: PathBuf,
     /// Whether an interface may have name servers of a tunnel: a daemon that was taken over may name any.
     is_tunnel: fn(&str) -> bool,
-    /// What was set, to be taken back.
-    set: Option<(Way, Request)>,
+    /// What was set for each interface, to be taken back.
+    set: BTreeMap<String, (Way, Request)>,
 }
 
 /// Who is told about name servers.
@@ -37,7 +38,7 @@ enum Way {
 impl Helper {
     /// Puts back what processes have left that were killed: their interfaces are gone.
     pub fn start(root: PathBuf, is_tunnel: fn(&str) -> bool) -> Self {
-        let helper = Self { root, is_tunnel, set: None };
+        let helper = Self { root, is_tunnel, set: BTreeMap::new() };
         let folder = helper.folder();
         for interface in folder.interfaces() {
             if helper.root.join(INTERFACES).join(&interface).exists() {
@@ -72,7 +73,9 @@ impl Helper {
             // The daemon may be gone: then the next read says so.
             let _ = answers.write_all(&line);
         }
-        self.take_back();
+        for interface in self.set.keys().cloned().collect::<Vec<_>>() {
+            self.take_back(&interface);
+        }
         Ok(())
     }
 
@@ -82,7 +85,7 @@ impl Helper {
 
     fn set(&mut self, request: Request) -> Result<String, String> {
         let Some(way) = self.way(&request).filter(|_| !request.is_empty()) else {
-            self.take_back();
+            self.take_back(&request.interface);
             if request.is_empty() {
                 return Ok("as they were before".to_owned());
             }
@@ -95,15 +98,18 @@ impl Helper {
         }
         // systemd-resolved keeps what a request does not name; the others replace all.
         let is_kept = matches!(way, Way::Resolved(_));
-        if self
-            .set
-            .as_ref()
-            .is_some_and(|(before, of)| is_kept || *before != way || of.interface != request.interface)
-        {
-            self.take_back();
+        if self.set.get(&request.interface).is_some_and(|(before, _)| is_kept || *before != way) {
+            self.take_back(&request.interface);
+        }
+        let mut others = self.set.values().filter(|(_, of)| of.interface != request.interface);
+        if let Some((_, other)) = others.find(|(before, _)| way == Way::File && *before == way) {
+            return Err(format!(
+                "{NAMED} has those of {}: only systemd-resolved and resolvconf keep those of several",
+                other.interface
+            ));
         }
         // What fails halfway is taken back too.
-        self.set = Some((way.clone(), request.clone()));
+        self.set.insert(request.interface.clone(), (way.clone(), request.clone()));
         match &way {
             Way::Resolved(program) => resolved(program, &request)?,
             Way::Resolvconf(program) => {
@@ -144,8 +150,8 @@ impl Helper {
         FOLDERS.iter().map(at).find(|path| path.exists())
     }
 
-    fn take_back(&mut self) {
-        let Some((way, request)) = self.set.take() else { return };
+    fn take_back(&mut self, interface: &str) {
+        let Some((way, request)) = self.set.remove(interface) else { return };
         let done = match way {
             // It forgets an interface that is gone.
             Way::Resolved(program) => {

@@ -13,6 +13,7 @@ mod tests;
 use crate::rights::Rights;
 use config::openvpn::settings::Dns;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
@@ -124,7 +125,7 @@ impl Request {
     }
 }
 
-/// The daemon's end: one for all interfaces that follow each other in a process.
+/// The daemon's end: one for all interfaces of a process.
 #[derive(Clone)]
 pub struct NameServers(Arc<Mutex<Inner>>);
 
@@ -132,7 +133,8 @@ struct Inner {
     socket: UnixStream,
     /// One for each answer.
     answered: Receiver<()>,
-    last: Request,
+    /// By interface; none for one that has no name servers.
+    last: BTreeMap<String, Request>,
 }
 
 impl NameServers {
@@ -153,19 +155,24 @@ impl NameServers {
                 let _ = answer.send(());
             }
         })?;
-        Ok(Self(Arc::new(Mutex::new(Inner { socket, answered, last: Request::default() }))))
+        Ok(Self(Arc::new(Mutex::new(Inner { socket, answered, last: BTreeMap::new() }))))
     }
 
     /// Sets what differs from the last request.
     pub fn set(&self, request: Request) -> io::Result<()> {
         let mut inner = self.lock();
-        if request == inner.last || request.is_empty() && inner.last.is_empty() {
+        let last = inner.last.get(&request.interface);
+        if last == Some(&request) || request.is_empty() && last.is_none() {
             return Ok(());
         }
         let mut line = serde_json::to_vec(&request)?;
         line.push(b'\n');
         inner.socket.write_all(&line)?;
-        inner.last = request;
+        if request.is_empty() {
+            inner.last.remove(&request.interface);
+        } else {
+            inner.last.insert(request.interface.clone(), request);
+        }
         Ok(())
     }
 
@@ -173,7 +180,7 @@ impl NameServers {
     pub fn put_back(&self, interface: &str) {
         {
             let inner = self.lock();
-            if inner.last.is_empty() {
+            if !inner.last.contains_key(interface) {
                 return;
             }
             inner.answered.try_iter().for_each(drop);

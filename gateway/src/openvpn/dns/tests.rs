@@ -161,14 +161,23 @@ fn only_an_interface_of_a_tunnel_gets_name_servers() {
     let refused = Answer::Failed("eth0 is not the interface of a tunnel".to_owned());
     assert_eq!(serve(&files, &[request("eth0", "203.0.113.1")]), [refused]);
     assert_eq!(files.read("log"), None);
-    // Another interface takes the place of the first one, as after SIGHUP with another dev.
-    serve(&files, &[request("tun0", "10.8.0.1"), request("tun1", "10.8.0.1")]);
+    // Each interface has its own.
+    let nothing = Request { interface: "tun1".to_owned(), ..Request::default() };
+    serve(&files, &[request("tun0", "10.8.0.1"), request("tun1", "10.8.0.1"), nothing]);
     let told = files.read("log").unwrap_or_default();
     let told: Vec<&str> = told.lines().filter(|line| line.starts_with("resolvconf")).collect();
-    let [first, second] = ["tun0", "tun1"].map(|name| [format!("-a {name}"), format!("-d {name}")]);
-    let expected: Vec<String> =
-        [first, second].concat().iter().map(|done| format!("resolvconf {done}.postern")).collect();
+    let expected = ["-a tun0", "-a tun1", "-d tun1", "-d tun0"].map(|it| format!("resolvconf {it}.postern"));
     assert_eq!(told, expected);
+}
+
+#[test]
+fn a_second_interface_does_not_replace_the_file_of_the_first() {
+    let files = Files::default();
+    files.write("etc/resolv.conf", "nameserver 192.0.2.53\n", 0o644);
+    let answers = serve(&files, &[request("tun0", "10.8.0.1"), request("tun1", "10.8.0.2")]);
+    let [Answer::Done(_), Answer::Failed(told)] = &answers[..] else { panic!("{answers:?}") };
+    assert!(told.contains("/etc/resolv.conf has those of tun0"), "{told}");
+    assert_eq!((conf(&files).as_str(), files.names("etc").len()), ("nameserver 192.0.2.53\n", 1));
 }
 
 #[test]
