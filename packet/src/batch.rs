@@ -216,6 +216,18 @@ impl Batch {
         self.spans[index].length = 0;
     }
 
+    /// Hides packet `index` from a port that must not send it; returns its length for [`reveal`](Self::reveal).
+    #[inline]
+    pub fn hide(&mut self, index: usize) -> u32 {
+        std::mem::take(&mut self.spans[index].length)
+    }
+
+    /// Makes packet `index`, which was hidden, visible with the length that it had.
+    #[inline]
+    pub fn reveal(&mut self, index: usize, length: u32) {
+        self.spans[index].length = length;
+    }
+
     /// Extends packet `index` by `before` and `after` bytes of its headroom and tailroom.
     #[inline]
     pub fn grow(&mut self, index: usize, before: usize, after: usize) {
@@ -328,6 +340,17 @@ mod tests {
         assert_eq!(batch.take(4096), None, "the first bytes are in use");
         assert_eq!(batch.take(3000), Some(64..3064));
         assert_eq!(batch.packets_mut(0..2).count(), 2);
+    }
+
+    #[test]
+    fn hidden_packets_are_skipped_until_they_are_revealed() {
+        let mut batch = Batch::new(4096);
+        batch.append(10).expect("it fits").fill(1);
+        batch.append(20).expect("it fits").fill(2);
+        let length = batch.hide(0);
+        assert_eq!(batch.live(0..2).collect::<Vec<_>>(), [1]);
+        batch.reveal(0, length);
+        assert_eq!((batch.packet(0), batch.live(0..2).count()), (&[1; 10][..], 2));
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub use wake::Wake;
 use packet::{Batch, DropCounters};
 use rustix::io::Errno;
 use std::io;
+use std::os::fd::BorrowedFd;
 
 /// The receiving half of a port.
 pub trait Receive: Send {
@@ -44,6 +45,11 @@ pub trait Receive: Send {
 
     /// Waits until a packet has arrived, or until `wake` is notified.
     fn wait(&mut self, wake: &Wake) -> io::Result<()>;
+
+    /// What becomes readable when a packet arrives, for a worker that waits for several ports; none if the port must be polled.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// What the kernel counts of this port and no drop reason has, by name, since it was opened.
     fn counters(&mut self) -> Vec<(&'static str, u64)> {
@@ -77,6 +83,10 @@ impl Receive for Box<dyn Receive> {
 
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
         (**self).wait(wake)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        (**self).descriptor()
     }
 
     fn counters(&mut self) -> Vec<(&'static str, u64)> {

@@ -72,15 +72,46 @@ impl Link {
 }
 
 fn flags(socket: &OwnedFd, name: &str) -> Result<libc::c_short, Errno> {
+    let request = ask(socket, name, libc::SIOCGIFFLAGS as _, |_| ())?;
+    // SAFETY: the request has filled in the flags.
+    Ok(unsafe { request.ifr_ifru.ifru_flags })
+}
+
+/// Sets the interface up.
+pub(crate) fn set_up(name: &str) -> Result<(), Errno> {
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let flags = flags(&socket, name)? | libc::IFF_UP as libc::c_short;
+    ask(&socket, name, libc::SIOCSIFFLAGS as _, |request| request.ifr_ifru.ifru_flags = flags).map(drop)
+}
+
+/// The Ethernet address of an interface.
+pub fn hardware_address(name: &str) -> Result<[u8; 6], LinkError> {
+    let address = || {
+        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        let request = ask(&socket, name, libc::SIOCGIFHWADDR as _, |_| ())?;
+        // SAFETY: the request has filled in the address.
+        let bytes = unsafe { request.ifr_ifru.ifru_hwaddr }.sa_data;
+        Ok(std::array::from_fn(|place| bytes[place] as u8))
+    };
+    address().map_err(|error| LinkError::Step { interface: name.to_owned(), step: "its address", error })
+}
+
+/// One request about an interface, which `fill` completes.
+fn ask(
+    socket: &OwnedFd,
+    name: &str,
+    request: libc::Ioctl,
+    fill: impl FnOnce(&mut libc::ifreq),
+) -> Result<libc::ifreq, Errno> {
     // SAFETY: ifreq is plain data, for which all zeros is a valid value.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
+    let mut argument: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in argument.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
         *to = from as libc::c_char;
     }
+    fill(&mut argument);
     // SAFETY: the request reads and writes one ifreq, which lives until the call returns.
-    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS as _, &raw mut request) })?;
-    // SAFETY: the request above has filled in the flags.
-    Ok(unsafe { request.ifr_ifru.ifru_flags })
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut argument) })?;
+    Ok(argument)
 }
 
 /// Sets a socket option whose value is plain data.
@@ -140,7 +171,10 @@ mod tests {
         let error = Link::find("none-such0").expect_err("there is none").to_string();
         assert!(error.contains("none-such0") && error.contains("fix: "), "{error}");
         match Link::find("lo") {
-            Ok(link) => assert!(link.index > 0),
+            Ok(link) => {
+                assert!(link.index > 0);
+                assert_eq!(hardware_address("lo").expect("it is there"), [0; 6]);
+            }
             Err(error) => assert!(error.to_string().contains("ip link set lo up"), "{error}"),
         }
     }

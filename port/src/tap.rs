@@ -3,10 +3,11 @@
 use crate::tun::TunError;
 use crate::tun::device::open_tap;
 use crate::{Receive, Transmit, Wake};
+use packet::batch::{HEADROOM, TAILROOM};
 use packet::{Batch, DropCounters, DropReason};
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// The longest frame.
@@ -28,18 +29,26 @@ pub fn open(name: &str) -> Result<(TapReceive, TapTransmit), TunError> {
     Ok((TapReceive(Arc::clone(&fd)), TapTransmit { fd, refusal: None, refused: 0 }))
 }
 
+/// Sets the interface up, for a port whose program is the only one that knows of it.
+pub fn set_up(name: &str) -> Result<(), TunError> {
+    crate::link::set_up(name).map_err(|error| TunError::Other(name.to_owned(), error))
+}
+
 impl Receive for TapReceive {
     fn receive(&mut self, batch: &mut Batch, drops: &DropCounters) -> io::Result<usize> {
         let first = batch.len();
+        // Frames have room around them for tunnel headers and tags.
+        const AROUND: usize = HEADROOM + TAILROOM;
         while batch.free() >= Batch::footprint(LONGEST) {
-            let area = batch.take(LONGEST).expect("there is room");
-            let read = rustix::io::read(&*self.0, batch.area_mut(area.clone()));
-            let length = *read.as_ref().unwrap_or(&0);
-            batch.give_back(&area, length);
+            let area = batch.take(AROUND + LONGEST).expect("there is room");
+            let start = area.start + HEADROOM;
+            let read = rustix::io::read(&*self.0, batch.area_mut(start..start + LONGEST));
+            let used = read.as_ref().map_or(0, |length| AROUND + length);
+            batch.give_back(&area, used);
             match read {
                 // What fills the area may have been longer.
                 Ok(LONGEST) => drops.count(DropReason::Truncated, 1),
-                Ok(length) => batch.declare(area.start..area.start + length),
+                Ok(length) => batch.declare(start..start + length),
                 Err(Errno::INTR) => {}
                 // A TAP interface that is down has no frames.
                 Err(Errno::AGAIN | Errno::IO) => break,
@@ -52,6 +61,10 @@ impl Receive for TapReceive {
 
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
         wake.wait([Some(self.0.as_fd())]).map(drop)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
     }
 }
 
@@ -110,6 +123,9 @@ mod tests {
         assert_eq!(receive.receive(&mut batch, &drops).expect("it is open"), 2);
         assert_eq!((batch.packet(0), batch.packet(1).len()), (&[60; 60][..], 1514));
         assert_eq!((drops.read(DropReason::Truncated), batch.trains().len()), (1, 1));
+        batch.grow(1, HEADROOM, TAILROOM);
+        batch.packet_mut(1)[..HEADROOM].fill(7);
+        assert_eq!(batch.packet(0), [60; 60], "a frame that grows leaves the one before it as it was");
         transmit.transmit(&mut batch, &drops);
         let mut frame = [0; 100];
         assert_eq!(rustix::io::read(&theirs, &mut frame), Ok(60));

@@ -50,6 +50,34 @@ impl Wake {
         }
         Ok(std::array::from_fn(|i| descriptors[i].is_some() && !polled[i].revents().is_empty()))
     }
+
+    /// Waits until one of any number of `descriptors` is readable, or the event is signalled, for at most `limit`.
+    ///
+    /// Calls `failed` with the place of each descriptor that reports an error. Without a pause it would end the next wait at once.
+    pub fn wait_for_any(
+        &self,
+        descriptors: &[BorrowedFd<'_>],
+        limit: Option<Duration>,
+        mut failed: impl FnMut(usize),
+    ) -> io::Result<()> {
+        let limit = limit.map(|limit| Timespec::try_from(limit).expect("limits are short"));
+        let all = descriptors.iter().copied().chain([self.0.as_fd()]);
+        let mut polled: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        if !spin(&mut polled, Pace::now())? {
+            while poll_or_interrupted(&mut polled, limit.as_ref())?.is_none() {}
+        }
+        for (place, descriptor) in descriptors.iter().enumerate() {
+            if polled[place].revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) {
+                // Reading the error of a socket clears it.
+                let _ = rustix::net::sockopt::socket_error(descriptor);
+                failed(place);
+            }
+        }
+        if !polled[descriptors.len()].revents().is_empty() {
+            let _ = rustix::io::read(&self.0, &mut [0; 8]);
+        }
+        Ok(())
+    }
 }
 
 /// Looks for something readable without sleeping, as long as the pace says; whether there is.
@@ -87,6 +115,29 @@ mod tests {
             spin(&mut polled, Pace { spin_microseconds: 1_000_000, ..Pace::LATENCY }).expect("poll works")
         );
         assert!(!spin(&mut polled, Pace::USUAL).expect("poll works"), "it sleeps at once");
+    }
+
+    #[test]
+    fn a_wait_for_many_ends_by_any_of_them_and_tells_which_failed() {
+        let wake = Wake::new().expect("there are descriptors left");
+        let pipes: Vec<_> =
+            (0..9).map(|_| rustix::pipe::pipe().expect("there are descriptors left")).collect();
+        let readers: Vec<_> = pipes.iter().map(|(reader, _)| reader.as_fd()).collect();
+        let wait = |limit| {
+            let mut all = Vec::new();
+            wake.wait_for_any(&readers, limit, |place| all.push(place)).expect("poll works");
+            all
+        };
+        assert!(wait(Some(Duration::from_millis(1))).is_empty(), "nothing is there");
+        rustix::io::write(&pipes[8].1, b"x").expect("a pipe takes a byte");
+        assert!(wait(None).is_empty());
+        rustix::io::read(&pipes[8].0, &mut [0; 1]).expect("it is there");
+        wake.notify();
+        assert!(wait(None).is_empty());
+        let (closed, _) = rustix::pipe::pipe().expect("there are descriptors left");
+        let mut all = Vec::new();
+        wake.wait_for_any(&[readers[0], closed.as_fd()], None, |place| all.push(place)).expect("poll works");
+        assert_eq!(all, [1], "its other end is closed");
     }
 
     #[test]

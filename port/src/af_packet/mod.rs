@@ -13,7 +13,7 @@ use packet::{Batch, DropCounters, DropReason};
 use ring::Ring;
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The receiving half.
 pub struct PacketReceive {
@@ -91,6 +91,10 @@ impl Receive for PacketReceive {
 
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
         wake.wait([Some(self.ring.socket().as_fd())]).map(drop)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.ring.socket().as_fd())
     }
 
     fn counters(&mut self) -> Vec<(&'static str, u64)> {

@@ -29,7 +29,7 @@ use rustix::net::xdp::{
 };
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, send, socket_with, sockopt};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use umem::{CHUNK, LONGEST, Umem};
@@ -211,6 +211,10 @@ impl Receive for XdpReceive {
 
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
         wake.wait([Some(self.socket.fd.as_fd())]).map(drop)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.fd.as_fd())
     }
 
     fn counters(&mut self) -> Vec<(&'static str, u64)> {
