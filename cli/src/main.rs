@@ -129,7 +129,7 @@ enum Verb {
     NameServers(dns::Arguments),
     /// Serve one OpenVPN interface from OpenVPN's own files: UDP with certificates
     Openvpn(openvpn::Arguments),
-    /// Check the files and the command line of DPDK's ipsec-secgw, and name their traps
+    /// Run the IPsec gateway of DPDK's ipsec-secgw from its files and command line, or check them
     Secgw(secgw::Arguments),
     /// Serve one WireGuard interface, to be configured with wg and wg-quick
     Wireguard(wireguard::Arguments),

@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! words ── command line ──┐
-//! file ── settings ───────┴──> check: the errors at start; lint: all that is wrong
+//! file ── settings ───────┴──> check: the errors at start ──> serve; lint: all that is wrong
 //! ```
+
+mod serve;
 
 use crate::Failure;
 use clap::Args;
@@ -21,11 +23,12 @@ const WORDS: &str = "command line";
 
 #[derive(Args)]
 #[command(
-    override_usage = "postern secgw [EAL] -- -p MASK -f FILE --config (PORT,QUEUE,LCORE) [OPTION]... --check
+    override_usage = "postern secgw [EAL] -- -p MASK -f FILE --config (PORT,QUEUE,LCORE) [OPTION]... [--check]
        postern secgw --lint FILE [--json] [--strict]"
 )]
 #[command(after_help = "\
-Files and words are those of DPDK's example program ipsec-secgw 22.11. Packets are not forwarded yet: use --check or --lint.
+Files and words are those of DPDK's example program ipsec-secgw 22.11. What of them is not served yet is refused with
+a sentence. Statistics are printed at the end (SIGINT, SIGTERM), and each -t seconds.
 
 --check, --lint, --json and --strict stand anywhere among the words.
 
@@ -70,15 +73,14 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     arguments.take_own_words(std::env::args().any(|word| word == END))?;
     let Arguments { check, lint, json, strict, words } = arguments;
     if words.is_empty() && lint.is_none() {
-        return Err("there is nothing to do\n  fix: postern secgw --lint FILE, or ipsec-secgw's own words and --check".into());
+        return Err(
+            "there is nothing to do\n  fix: postern secgw --lint FILE, or ipsec-secgw's own words".into()
+        );
     }
     let is_check = lint.is_none();
     let command_line = if words.is_empty() { None } else { Some(read_words(&words)) };
     let (file, findings) = match command_line.transpose() {
         Err(error) => (lint.unwrap_or_else(|| WORDS.to_owned()), vec![error]),
-        Ok(_) if !check && is_check => {
-            return Err("packets are not forwarded yet\n  fix: add --check, or --lint FILE".into());
-        }
         Ok(command_line) => {
             let file =
                 lint.clone().or_else(|| command_line.as_ref().map(|line| line.application.file.clone()));
@@ -88,6 +90,11 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
                 Some(command_line) if is_check => secgw::check(&loaded, command_line, strict),
                 _ => secgw::lint(&loaded, command_line.as_ref(), strict),
             };
+            if let (Some(line), true) = (&command_line, is_check && !check)
+                && !secgw::is_refused(&findings)
+            {
+                return serve::serve(&file, loaded.settings, line, &findings);
+            }
             if !json && is_check && !secgw::is_refused(&findings) {
                 deliver(&accepted(&file, &loaded))?;
             }

@@ -40,6 +40,10 @@ drop_reasons! {
     BadFraming = "bad-framing", "the length before a packet on a TCP connection is zero or too large: the peer does not speak this protocol";
     /// TCP: too many connections that have not authenticated; the new one is closed.
     TooManyConnections = "too-many-connections", "a TCP connection was closed: too many that have not authenticated, in total or of its source";
+    /// An Ethernet frame that carries no IP packet.
+    NotIp = "not-ip", "a frame that carries no IP packet, such as ARP, or has a VLAN tag";
+    /// An Ethernet frame for another station.
+    OtherStation = "other-station", "a frame for another Ethernet address than that of the port: -P takes all frames";
     /// Shorter than its type requires.
     TooShort = "too-short", "shorter than its type requires";
     /// The inner IP header contradicts itself or the received length.
@@ -92,7 +96,7 @@ drop_reasons! {
     /// A fragment, which transport mode cannot carry, and whose ports policies cannot see (RFC 4301 section 7).
     Fragmented = "fragmented", "a fragment, which transport mode and policies with ports cannot carry: raise the tunnel's mtu, so that packets are not fragmented before it";
     /// The destination is in no peer's allowed IPs.
-    NoRoute = "no-route", "the destination is in no peer's allowed-ips";
+    NoRoute = "no-route", "the destination is in no peer's allowed-ips, or has no rt line";
     /// The endpoint of the peer is unknown.
     NoEndpoint = "no-endpoint", "the peer's address is not known yet: set address and port, or wait until the peer connects";
     /// There is no key, and the staging queue is full or the handshake has failed.

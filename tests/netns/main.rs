@@ -36,6 +36,7 @@ mod remote;
 mod resilience;
 mod restarts;
 mod rights;
+mod secgw;
 mod shell;
 mod support;
 mod transactions;

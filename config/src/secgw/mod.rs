@@ -26,7 +26,7 @@ mod start;
 mod tokens;
 
 pub use application::{Application, QueueAssignment};
-pub use eal::{Device, Eal};
+pub use eal::{Device, Driver, Eal};
 pub use finding::{Finding, Severity};
 pub use settings::Settings;
 pub use start::CommandLine;

@@ -126,28 +126,28 @@ pub struct Routed {
 
 /// Packets that fit into the tunnel, with their path.
 pub struct Fitted {
-    packets: Range<usize>,
-    peer: Arc<Peer>,
-    sa: Arc<OutboundSa>,
-    endpoint: Endpoint,
-    ds_field: u8,
-    is_data: bool,
+    pub(crate) packets: Range<usize>,
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) sa: Arc<OutboundSa>,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) ds_field: u8,
+    pub(crate) is_data: bool,
 }
 
 /// Packets with header, padding and space for the tag, ready for encryption.
 pub struct Assigned {
-    fitted: Fitted,
+    pub(crate) fitted: Fitted,
     /// The sequence number of the first packet; the others follow.
-    first_sequence: u64,
+    pub(crate) first_sequence: u64,
 }
 
 /// Packets received under one security association from one endpoint.
 pub struct SaBatch {
-    packets: Range<usize>,
-    session: Arc<Session>,
-    endpoint: Endpoint,
+    pub(crate) packets: Range<usize>,
+    pub(crate) session: Arc<Session>,
+    pub(crate) endpoint: Endpoint,
     /// The DS field of the outer header.
-    ds_field: u8,
+    pub(crate) ds_field: u8,
 }
 
 /// A stage's diagram, as ARCHITECTURE.md shows it and `postern show datapath` prints it.
@@ -188,6 +188,8 @@ mod tests {
             DropReason::IkeNotServed,
             DropReason::ReplayedHandshake,
             DropReason::RingFull,
+            DropReason::NotIp,
+            DropReason::OtherStation,
             DropReason::InjectedFault,
         ];
         for reason in DropReason::ALL {

@@ -1,5 +1,33 @@
-//! The data path between ports of Ethernet frames.
+//! The gateway of DPDK's ipsec-secgw: Ethernet frames in, Ethernet frames out, with policies, SAs and routes from a file.
+//!
+//! ```text
+//! protected    frame → strip → protect (SP out) ─┬─> fit → assign → encrypt → outer header ─┬─> depart (RT, NEIGH) → port
+//!                                                └─ bypass ─────────────────────────────────┤
+//! unprotected  frame → strip → split ─┬─ ESP ──> classify → check → decrypt → accept → SP in ┤
+//!                                     └─ clear ──> SP in ────────────────────────────────────┘
+//! ```
+//! The stages between are those of [`datapath`](crate::datapath). A packet leaves only by the port that `depart` has chosen for it.
+//! TTL and hop limit stay as they are: the gateway is a bump in the wire.
 
 pub mod access;
+mod depart;
+mod frame;
+mod inbound;
+mod leaving;
+mod outbound;
+mod plan;
+mod policies;
+mod ports;
 mod prefix_trie;
 pub mod routes;
+mod statistics;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+pub use plan::{Plan, PortPlan};
+pub use ports::{FramePort, PortError, open};
+pub use statistics::Statistics;
+pub use tables::SecgwTables;
+pub use worker::{Stopper, Worker};

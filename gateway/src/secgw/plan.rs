@@ -1,0 +1,247 @@
+//! What to run, from a file and a command line; what is not served yet is refused with a sentence.
+
+use config::secgw::settings::{Direction, Mode, Policy, Route, Sa, Settings};
+use config::secgw::{CommandLine, Device, Driver, Finding, Severity};
+use crypto::choice::Subject;
+use std::collections::BTreeMap;
+use tunnel::esp::Transform;
+
+/// The longest IP packet that every port carries in a frame: a chunk of AF_XDP less the room before it and the Ethernet header.
+const LONGEST_PACKET: u32 = 1792 - 14;
+
+/// The Ethernet addresses behind ports 0 to 3 that have no `neigh` line.
+const NEIGHBOURS: [[u8; 6]; 4] = [
+    [0x00, 0x16, 0x3e, 0x7e, 0x94, 0x9a],
+    [0x00, 0x16, 0x3e, 0x22, 0xa1, 0xd9],
+    [0x00, 0x16, 0x3e, 0x08, 0x69, 0x26],
+    [0x00, 0x16, 0x3e, 0x49, 0x9e, 0xdd],
+];
+
+/// What a gateway runs.
+pub struct Plan {
+    /// The ports of `-p`, by number.
+    pub ports: Vec<PortPlan>,
+    /// The policies of both directions.
+    pub policies: Vec<Policy>,
+    /// The SAs that are installed.
+    pub sas: Vec<Sa>,
+    /// The routes.
+    pub routes: Vec<Route>,
+    /// The replay window in packets; 0 for none.
+    pub window: u64,
+    /// Whether sequence numbers have 64 bits.
+    pub extended_sequence: bool,
+    /// The longest IP packet that leaves.
+    pub mtu: usize,
+    /// Seconds between two prints of statistics; 0 for none.
+    pub statistics_seconds: u32,
+    /// Sentences for the log at the start.
+    pub remarks: Vec<String>,
+}
+
+/// A port.
+#[derive(Debug)]
+pub struct PortPlan {
+    /// Its number.
+    pub number: u16,
+    /// The driver.
+    pub driver: Driver,
+    /// The network interface.
+    pub interface: String,
+    /// Whether it is protected: its packets are in clear.
+    pub is_protected: bool,
+    /// Whether it takes frames for other stations.
+    pub is_promiscuous: bool,
+    /// Whether frames are received from it.
+    pub is_received: bool,
+    /// The Ethernet address of the station behind it.
+    pub neighbour: [u8; 6],
+}
+
+impl Plan {
+    /// The plan, or all that is not served.
+    pub fn new(settings: Settings, command_line: &CommandLine) -> Result<Self, Vec<Finding>> {
+        let mut refused = Vec::new();
+        words(command_line, &mut refused);
+        for sa in &settings.sas {
+            refused.extend(sentence(sa).map(|(text, fix)| refuse(Some(sa.line), text, fix)));
+        }
+        let ports = ports(&settings, command_line, &mut refused);
+        if !refused.is_empty() {
+            return Err(refused);
+        }
+        let application = &command_line.application;
+        let mut plan = Self {
+            ports,
+            remarks: remarks(&settings),
+            policies: settings.policies,
+            sas: Vec::new(),
+            routes: settings.routes,
+            window: application.window.into(),
+            extended_sequence: application.extended_sequence,
+            mtu: application.mtu as usize,
+            statistics_seconds: application.statistics_seconds,
+        };
+        for sa in settings.sas {
+            // As in ipsec-secgw, the first of several SAs with one SPI counts.
+            if plan.sas.iter().any(|other| other.direction == sa.direction && other.spi == sa.spi) {
+                let text = format!("line {}: SPI {} is taken: this SA is not installed", sa.line, sa.spi);
+                plan.remarks.push(text);
+            } else {
+                plan.sas.push(sa);
+            }
+        }
+        Ok(plan)
+    }
+
+    /// The ciphers and MACs that crypto engines are to be measured for.
+    pub fn subjects(&self) -> Vec<Subject> {
+        let transforms = self.sas.iter().filter_map(|sa| sa.protection.transform());
+        let mut subjects = Vec::new();
+        for transform in transforms {
+            let subject: Subject = match transform {
+                Transform::Aead(cipher, _) | Transform::Gmac(cipher) => cipher.into(),
+                Transform::Pair(pair) => pair.into(),
+            };
+            if !subjects.contains(&subject) {
+                subjects.push(subject);
+            }
+        }
+        subjects
+    }
+}
+
+/// Options of the command line that are not served yet.
+fn words(command_line: &CommandLine, refused: &mut Vec<Finding>) {
+    let application = &command_line.application;
+    let mut not_yet = |text: String, fix: &str| refused.push(refuse(None, text, fix));
+    if application.single_sa.is_some() {
+        not_yet("--single-sa is not served yet".into(), "delete it, and write policies");
+    }
+    if application.reassembly_entries > 0 {
+        not_yet("--reassemble is not served yet".into(), "delete it: fragments of ESP packets are dropped");
+    }
+    if application.mtu > LONGEST_PACKET {
+        let text = format!("--mtu {} is not served yet", application.mtu);
+        not_yet(text, &format!("ports carry packets of at most {LONGEST_PACKET} bytes"));
+    }
+    let queues = application.queues.as_deref().unwrap_or_default();
+    if let Some(entry) = queues.iter().find(|entry| entry.core != queues[0].core) {
+        let text = format!("--config names lcores {} and {}", queues[0].core, entry.core);
+        not_yet(text, "several lcores are not served yet: name the same one in each entry");
+    }
+}
+
+/// Why an SA is not served, and what to do.
+fn sentence(sa: &Sa) -> Option<(String, &'static str)> {
+    if sa.mode == Mode::Transport {
+        return Some(("mode transport is not served yet".into(), "write mode ipv4-tunnel or ipv6-tunnel"));
+    }
+    if sa.protection.transform().is_none() {
+        let text = format!("{} is not served: it does not protect packets", sa.protection.name());
+        return Some((text, "choose a cipher other than DES, and a MAC or an AEAD algorithm"));
+    }
+    let (word, fix) = if sa.udp_encapsulation {
+        ("udp-encap", "delete it: no NAT may stand between the gateways")
+    } else if sa.extended_sequence != 0 {
+        ("esn", "delete it, and write -e on the command line for 64-bit sequence numbers from 1 on")
+    } else if sa.mss != 0 {
+        ("mss", "delete it: the ports carry no segments for hardware")
+    } else if sa.reassembly {
+        ("reassembly_en", "delete it")
+    } else {
+        return None;
+    };
+    Some((format!("{word} is not served yet"), fix))
+}
+
+fn ports(settings: &Settings, command_line: &CommandLine, refused: &mut Vec<Finding>) -> Vec<PortPlan> {
+    let application = &command_line.application;
+    let queues = application.queues.as_deref().unwrap_or_default();
+    let mut interfaces = BTreeMap::new();
+    let mut ports = Vec::new();
+    for (number, device) in (0u16..).zip(command_line.eal.ports()) {
+        if u32::from(number) >= u32::BITS || application.ports >> number & 1 == 0 {
+            continue;
+        }
+        if let Some(entry) = queues.iter().find(|entry| entry.port == number && entry.queue != 0) {
+            let text = format!("queue {} of port {number} is not served yet", entry.queue);
+            refused.push(refuse(None, text, "give the interface one queue: ethtool -L NAME combined 1"));
+        }
+        match interface(device) {
+            Err((text, fix)) => refused.push(refuse(None, text, fix)),
+            Ok(interface) => {
+                if let Some(other) = interfaces.insert(interface.clone(), number) {
+                    let text = format!("ports {other} and {number} are one interface, {interface}");
+                    refused.push(refuse(None, text, "give each port an interface of its own"));
+                }
+                let usual = NEIGHBOURS.get(usize::from(number)).copied().unwrap_or_default();
+                let neighbour = settings.neighbours.get(&number).map_or(usual, |line| line.address);
+                ports.push(PortPlan {
+                    number,
+                    driver: device.driver,
+                    interface,
+                    is_protected: application.unprotected >> number & 1 == 0,
+                    is_promiscuous: application.promiscuous,
+                    is_received: queues.iter().any(|entry| entry.port == number),
+                    neighbour,
+                });
+            }
+        }
+    }
+    ports
+}
+
+/// The network interface of a device, or why it is not served.
+fn interface(device: &Device) -> Result<String, (String, &'static str)> {
+    let Device { name, driver, arguments } = device;
+    if *driver == Driver::Pcap {
+        return Err((
+            format!("--vdev {name}: capture files are not served yet as ports"),
+            "use net_af_xdp, net_af_packet or net_tap",
+        ));
+    }
+    for (key, value) in arguments {
+        let is_served = match key.as_str() {
+            "iface" => true,
+            "queue_count" | "qpairs" => value == "1",
+            "start_queue" => value == "0",
+            // They choose how DPDK talks to the kernel.
+            "force_copy" | "busy_budget" | "blocksz" | "framesz" | "framecnt" | "qdisc_bypass" | "speed" => {
+                true
+            }
+            _ => false,
+        };
+        if !is_served {
+            return Err((format!("--vdev {name}: {key}={value} is not served yet"), "delete it"));
+        }
+    }
+    let interface = arguments.iter().find(|(key, _)| key == "iface").map(|(_, name)| name.clone());
+    // As DPDK names them.
+    Ok(interface.unwrap_or_else(|| format!("dtap{}", name.trim_start_matches("net_tap"))))
+}
+
+/// What the log says at the start.
+fn remarks(settings: &Settings) -> Vec<String> {
+    let mut remarks = Vec::new();
+    for family in config::secgw::settings::Family::ALL {
+        for (direction, from) in [(Direction::Outbound, "protected"), (Direction::Inbound, "unprotected")] {
+            if settings.policies_of(family, direction).next().is_none() {
+                remarks.push(format!(
+                    "no line sp {} {}: every {} packet from {from} ports passes as it is, as in ipsec-secgw",
+                    family.word(),
+                    direction.word(),
+                    family.name()
+                ));
+            }
+        }
+    }
+    if !settings.flows.is_empty() {
+        remarks.push("flow lines have no effect: they are rules for network cards".to_owned());
+    }
+    remarks
+}
+
+fn refuse(line: Option<u32>, text: impl Into<String>, fix: impl Into<String>) -> Finding {
+    Finding { line, severity: Severity::Error, rule: "not-served", text: text.into(), fix: fix.into() }
+}
