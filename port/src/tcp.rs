@@ -8,6 +8,7 @@
 mod connection;
 mod connections;
 pub mod framing;
+mod pending;
 mod receive;
 pub mod socket;
 #[cfg(test)]

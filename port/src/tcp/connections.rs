@@ -8,22 +8,20 @@
 //! A connection is known by the peer's address and port. It keeps its entry until the slow path has been told of its end.
 
 use super::connection::{Connection, Sent};
+use super::pending::Pending;
 use packet::{Batch, DropCounters, DropReason};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-/// Connections that have not authenticated: in total, and of one source, an IPv4 address or an IPv6 /64.
-const PENDING: usize = 1024;
-const PENDING_SOURCE: usize = 32;
 /// How long a connection may take to send its first packet: silent ones must not keep others out for long.
 const SILENCE: Duration = Duration::from_secs(10);
 /// How long no connection is accepted after an error: usually there is no descriptor.
@@ -59,9 +57,7 @@ struct State {
     deadline_of: HashMap<u64, Instant>,
     /// When connections are accepted again, after an error.
     accepts_at: Option<Instant>,
-    /// Connections that have not authenticated, by source.
-    pending: HashMap<IpAddr, usize>,
-    pending_total: usize,
+    pending: Pending,
     /// How long a connection may take to authenticate.
     window: Duration,
     ended: Vec<(Arc<Connection>, Option<Errno>)>,
@@ -306,16 +302,11 @@ impl TcpConnections {
         if state.listeners.is_empty() {
             return;
         }
-        let source = source(remote);
-        let count = state.pending.get(&source).copied().unwrap_or(0);
         // A connection whose end the slow path has not seen may have had the same address.
-        let is_known = state.by_remote.contains_key(&remote);
-        if is_known || count >= PENDING_SOURCE || state.pending_total >= PENDING {
+        if state.by_remote.contains_key(&remote) || !state.pending.add(remote) {
             return drops.count(DropReason::TooManyConnections, 1);
         }
         let connection = state.add(remote, socket, false);
-        state.pending.insert(source, count + 1);
-        state.pending_total += 1;
         let number = EventData::new_u64(connection.number);
         if epoll::add(&self.epoll, &connection.socket, number, EventFlags::IN).is_err() {
             return state.forget(&connection);
@@ -359,15 +350,8 @@ impl State {
         if let Some(at) = self.deadline_of.remove(&connection.number) {
             self.deadlines.remove(&(at, connection.number));
         }
-        if connection.is_trusted.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        self.pending_total -= 1;
-        let source = source(connection.remote);
-        let Some(count) = self.pending.get_mut(&source) else { return };
-        *count -= 1;
-        if *count == 0 {
-            self.pending.remove(&source);
+        if !connection.is_trusted.swap(true, Ordering::Relaxed) {
+            self.pending.remove(connection.remote);
         }
     }
 }
@@ -375,12 +359,4 @@ impl State {
 /// The longest packet that a connection may send.
 pub(super) fn longest(connection: &Connection) -> usize {
     if connection.is_trusted.load(Ordering::Relaxed) { LONGEST } else { LONGEST_PENDING }
-}
-
-/// The source that limits count: an IPv4 address or an IPv6 /64.
-fn source(remote: SocketAddr) -> IpAddr {
-    match remote.ip() {
-        IpAddr::V4(address) => address.into(),
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-    }
 }

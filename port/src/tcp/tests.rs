@@ -253,14 +253,14 @@ fn a_connection_without_a_session_ends_in_time_and_one_with_a_session_stays() {
 #[test]
 fn a_source_has_a_bounded_number_of_connections_without_a_session() {
     let mut port = Port::new(PATIENCE);
-    let mut streams: Vec<TcpStream> = (0..40).map(|_| port.peer().0).collect();
+    let mut streams: Vec<TcpStream> = (0..264).map(|_| port.peer().0).collect();
     let end = Instant::now() + PATIENCE;
     while port.drops.read(DropReason::TooManyConnections) < 8 && Instant::now() < end {
         port.received(0);
     }
     assert_eq!(port.drops.read(DropReason::TooManyConnections), 8);
     // One that has ended makes room once the slow path has seen its end.
-    streams.truncate(31);
+    streams.truncate(255);
     assert_eq!(port.ended(1).len(), 1);
     let (mut stream, address) = port.peer();
     stream.write_all(&framed(&numbered(1, 20))).expect("taken");
