@@ -1,6 +1,7 @@
 //! Reads files with keys, certificates and revocation lists: PEM (RFC 7468) among other text, DER, or bare base64.
 
 use crate::SecretBytes;
+use crate::engine::private_key;
 use base64ct::{Base64, Encoding};
 use der::{Decode, Header, Reader, SliceReader};
 use zeroize::Zeroizing;
@@ -57,6 +58,12 @@ pub fn write(label: &str, bytes: &[u8]) -> Zeroizing<String> {
     }
     line([END, label, DASHES]);
     section
+}
+
+/// A private key in PEM without the password that it has in this file. `None` if the password is wrong, or if the file has no key
+/// in a form that AWS-LC reads.
+pub fn unlock(file: &[u8], password: &[u8]) -> Option<Zeroizing<String>> {
+    private_key::open(file, password).map(|der| write("PRIVATE KEY", der.expose()))
 }
 
 /// The DER objects of a file.
@@ -166,6 +173,44 @@ mod tests {
         assert_eq!(damaged, PemError::Damaged("A".into()));
         for neither in [&b""[..], b"hello", &[0x30, 4, 2, 1, 5]] {
             assert_eq!(read(neither).unwrap_err(), PemError::Neither);
+        }
+    }
+
+    #[test]
+    fn a_private_key_with_a_password_is_unlocked_in_both_forms() {
+        // openssl ecparam -name prime256v1 -genkey; openssl pkcs8 -topk8; openssl ec -aes256.
+        let plain = "-----BEGIN PRIVATE KEY-----\n\
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgaj0td8eoCWhQ//0v\n\
+w4G6S/7/gwGWua4HU5M6UmJJ8KqhRANCAAR5p7WOEpxkB+Y/HTKG09aQNJjPf7sZ\n\
+Er9VEYErsgVcPa6REV7Z+w+kfmWjDwESkPTnsyqgLKdNN/xBSZtFxHiJ\n\
+-----END PRIVATE KEY-----\n\
+";
+        let new = "-----BEGIN ENCRYPTED PRIVATE KEY-----\n\
+MIHsMFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAcBAikBShZ3O+5wAICCAAw\n\
+DAYIKoZIhvcNAgkFADAdBglghkgBZQMEASoEEK97qngU4DAr8yf0y3rrFn0EgZCR\n\
+eAs+02fHnJ0E3RuKIk6HEebBc1+zZPMePWllWqVQyAWbDcsQbAR5Di46FLsHsO+h\n\
+VPdVfA7SPUNNwt/+SVsJBC9RtTkfsIeLxYwH17kig17bnonaI1oWt/b/1oq3wrzk\n\
+i7Pz0vTCSCtsmPmDCaSWOktbGC8vsm1iSmJs7o33UWc16fWa906Hx++yHZS7D54=\n\
+-----END ENCRYPTED PRIVATE KEY-----\n\
+";
+        let old = "-----BEGIN EC PRIVATE KEY-----\n\
+Proc-Type: 4,ENCRYPTED\n\
+DEK-Info: AES-256-CBC,9085721039A222C49FA1D19580E06D7C\n\
+\n\
+/4XGC+NjfZmV2nR2H3xo0AC8h0WHDzFaElfhxzDOrSEND7FPlJ6+Ae7NDHmTVlZb\n\
+hRZYt2Vlqd/j/Hi2LFMeHWYxV2L4ua2Nh2cGSUYB/6S1g42QOrpBFKWS5z5FHV9w\n\
+nbkFDvcuHv25pAuThXa4WYHVfRloWiG4gZwz8LHz+nI=\n\
+-----END EC PRIVATE KEY-----\n\
+";
+        let public = |text: &str| {
+            let key = crate::signature::SigningKey::from_file(text.as_bytes()).expect("a key");
+            key.public().info().to_vec()
+        };
+        for file in [new, old] {
+            let text = unlock(file.as_bytes(), b"hunter2").expect("the password is right");
+            assert_eq!(public(&text), public(plain));
+            assert!(unlock(file.as_bytes(), b"hunter3").is_none());
+            assert!(unlock(file.as_bytes(), &[b'x'; 5000]).is_none());
         }
     }
 }

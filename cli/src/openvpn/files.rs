@@ -1,6 +1,7 @@
 //! The files and the command line of OpenVPN, read at the start and again at SIGHUP.
 
 use crate::Failure;
+use crate::terminal::{Echo, Terminal};
 use config::import::{Disk, Files};
 use config::openvpn::{Refusal, load};
 use config::text::Text;
@@ -11,11 +12,13 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
+use zeroize::Zeroizing;
 
-/// A command line, without the name of the program.
+/// A command line, without the name of the program, and the password of the private key, once it was asked for.
 #[derive(Clone)]
-pub(super) struct Directives(Vec<String>);
+pub(super) struct Directives(Vec<String>, Arc<OnceLock<Zeroizing<Vec<u8>>>>);
 
 /// What was read, and the files that it was read from.
 pub(super) struct Read {
@@ -48,7 +51,7 @@ impl Files for Noted {
 
 impl Directives {
     pub(super) fn new(directives: Vec<String>) -> Self {
-        Self(directives)
+        Self(directives, Arc::default())
     }
 
     /// Whether the process is to leave its caller.
@@ -61,10 +64,23 @@ impl Directives {
     /// What is to be served; else all that is refused.
     pub(super) fn read(&self) -> Result<Read, Failure> {
         let files = Noted::new();
-        let sources = Sources { files: &files, resolve: &resolve };
+        let sources = Sources { files: &files, resolve: &resolve, key_password: &|| self.key_password() };
         let plan = load(&self.0, &files).and_then(|loaded| convert(loaded, &sources));
         let plan = plan.map_err(|refusals| listed(&refusals))?;
         Ok(Read { plan, files: files.paths.into_inner() })
+    }
+
+    /// Asks at the terminal. The files are read again without it, when the process may have left the terminal.
+    fn key_password(&self) -> Result<Zeroizing<Vec<u8>>, String> {
+        let Self(_, known) = self;
+        if let Some(known) = known.get() {
+            return Ok(known.clone());
+        }
+        let fix = "write askpass FILE, with the password on the first line";
+        let answer = Terminal::open("the password of the private key", fix)
+            .and_then(|mut terminal| terminal.ask("Password of the private key: ", Echo::Off))
+            .map_err(|error| error.to_string())?;
+        Ok(known.get_or_init(|| answer).clone())
     }
 
     /// The same in a thread of its own, which keeps the right to read what only root may read, if the process has it.

@@ -14,6 +14,7 @@ pub mod ipsec_mb;
 pub mod library;
 pub mod none;
 pub mod openssl;
+pub(crate) mod private_key;
 pub(crate) mod rsa_sha1;
 pub(crate) mod scrypt;
 pub mod tls1_prf;

@@ -145,7 +145,15 @@ pub(super) fn settings(
     if folder.is_some_and(|folder| folder != std::path::Path::new(CLIENTS)) {
         return Err(Refused(vec![format!("{path} openvpn-option: client-config-dir: {CLIENT_FILES}")]));
     }
-    let mut plan = convert(loaded, &Sources { files: &files, resolve: &resolve }).map_err(told)?;
+    let mut plan = convert(
+        loaded,
+        &Sources {
+            files: &files,
+            resolve: &resolve,
+            key_password: &|| Err("nothing asks for the password of the key".to_owned()),
+        },
+    )
+    .map_err(told)?;
     if plan.name != name {
         let position = device.into_iter().next_back();
         let wrong = |position| Refusal {

@@ -18,6 +18,11 @@ impl Material {
         Self { file: file.map(Path::to_owned), text }
     }
 
+    /// What is made of files, such as a key without its password.
+    pub fn made(text: Text) -> Self {
+        Self { file: None, text: Arc::new(text) }
+    }
+
     /// The content.
     pub fn bytes(&self) -> &[u8] {
         self.text.bytes()

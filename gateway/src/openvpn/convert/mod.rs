@@ -9,6 +9,7 @@ mod access;
 mod client;
 mod environment;
 mod keys;
+mod material;
 mod not_served;
 mod programs;
 mod routing;
@@ -36,6 +37,7 @@ use tunnel::openvpn::keepalive::{Keepalive, Silence};
 use tunnel::openvpn::limits::CONTROL_PACKET;
 use tunnel::openvpn::negotiate::DataCipher;
 use tunnel::openvpn::peer::Timing;
+use zeroize::Zeroizing;
 
 /// The headers of UDP over IPv4.
 const HEADERS: u16 = 28;
@@ -66,6 +68,8 @@ pub struct Sources<'a> {
     pub files: &'a dyn Files,
     /// The addresses of a host name.
     pub resolve: &'a dyn Fn(&str) -> io::Result<Vec<IpAddr>>,
+    /// The password of the private key, asked for; an error says why there is none.
+    pub key_password: &'a dyn Fn() -> Result<Zeroizing<Vec<u8>>, String>,
 }
 
 /// Refusals, with the places of the directives.
@@ -116,7 +120,7 @@ impl Refusals {
 /// # Errors
 /// All settings that are not served yet, and files that cannot be used, in the order of the files.
 pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusal>> {
-    let Loaded { settings, mut remarks, given } = loaded;
+    let Loaded { mut settings, mut remarks, given } = loaded;
     let mut refusals = Refusals { given, found: Vec::new() };
     let is_tls_server = settings.tls.role == TlsRole::Server;
     refusals.listed(not_served::NOT_SERVED);
@@ -126,6 +130,7 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
         Role::Client | Role::SiteToSite => not_served::OF_SERVER,
     });
     values::check(&settings, &mut refusals);
+    material::prepare(&mut settings, sources, &mut refusals);
     sites::check(&settings, &mut refusals);
     let address = settings.management.as_ref().map(|management| &management.address);
     if matches!(address, Some(ManagementAddress::Tunnel(_))) {

@@ -16,8 +16,6 @@ pub(super) const NOT_SERVED: &[Row] = &[
     // Sockets and peers.
     ("port-share", "delete the line, and give the other server a port of its own"),
     // TLS.
-    ("capath", "write ca FILE with all authorities"),
-    ("askpass", "remove the password of the private key: openssl pkey -in FILE -out FILE"),
     ("x509-track", "delete the line: programs get all fields of the subject, as X509_0_CN"),
     // The session, and the client.
     (
@@ -70,7 +68,7 @@ mod tests {
     /// What is served: wholly, or with the values that `values` and the conversion let pass.
     const SERVED: &str = "auth-user-pass-hashes remote proto proto-force port lport rport bind nobind float connect-retry connect-retry-max \
         resolv-retry preresolve explicit-exit-notify mssfix tun-mtu link-mtu multihome sndbuf rcvbuf mark ca cert extra-certs key \
-        crl-verify verify-x509-name x509-username-field remote-cert-tls ns-cert-type remote-cert-eku peer-fingerprint tls-auth tls-crypt tls-crypt-v2 tls-crypt-v2-max-age \
+        crl-verify capath askpass verify-x509-name x509-username-field remote-cert-tls ns-cert-type remote-cert-eku peer-fingerprint tls-auth tls-crypt tls-crypt-v2 tls-crypt-v2-max-age \
         key-direction tls-version-min tls-version-max tls-cipher tls-ciphersuites tls-groups ecdh-curve tls-cert-profile data-ciphers ncp-ciphers data-ciphers-fallback compat-mode replay-window cipher auth compress comp-lzo \
         mute-replay-warnings dev dev-type topology ifconfig txqueuelen persist-tun route route-ipv6 route-gateway \
         route-ipv6-gateway script-security setenv setenv-safe server server-ipv6 ifconfig-pool ifconfig-ipv6-pool push \

@@ -74,10 +74,23 @@ fn resolve(host: &str) -> io::Result<Vec<IpAddr>> {
 
 fn plan(text: &str, files: &[(&str, &str)]) -> Result<Plan, Vec<String>> {
     let files = Memory::new(&[&[("vpn.conf", text)], files].concat());
-    let sources = Sources { files: &files, resolve: &resolve };
+    let sources = Sources {
+        files: &files,
+        resolve: &resolve,
+        key_password: &|| Err("nothing asks for the password of the key".to_owned()),
+    };
     let loaded = load(&["--config".to_owned(), "vpn.conf".to_owned()], &files);
     let plan = loaded.and_then(|loaded| convert(loaded, &sources));
     plan.map_err(|refusals| refusals.iter().map(Refusal::to_string).collect())
+}
+
+pub(super) fn plan_with(text: &str, files: &[(&str, &str)]) -> Result<(), Vec<String>> {
+    plan(text, files).map(drop)
+}
+
+/// A server with these lines for its certificate.
+pub(super) fn server_lines(lines: &str) -> String {
+    format!("dev tun\nserver 10.8.0.0 255.255.255.0\ndh none\n{lines}\n")
 }
 
 fn served(text: &str, files: &[(&str, &str)]) -> Settings {

@@ -48,10 +48,6 @@ fn tls(settings: &OpenVpn, refusals: &mut Refusals) {
     if matches!(tls.revocation, Some(Revocation::Directory(_))) && settings.role != Role::Server {
         refusals.refuse("crl-verify", "a directory", "write crl-verify FILE with a CRL");
     }
-    if tls.asks_key_password {
-        let fix = "remove the password: openssl pkey -in FILE -out FILE";
-        refusals.refuse("key", "a private key with a password", fix);
-    }
     let offer = keys::offer(settings);
     for (name, list) in [("tls-ciphersuites", &offer.suites_tls13), ("tls-groups", &offer.groups)] {
         if list.as_ref().is_some_and(Vec::is_empty) {
