@@ -5,7 +5,7 @@ use crate::{
 };
 use ::bench::report::Build;
 use ::bench::sites::Suite;
-use ::bench::{commit, crypto::worker, flood, ike, peers, pipeline, storm, system, tunnel};
+use ::bench::{commit, crypto::worker, flood, ike, peers, pipeline, system, tunnel};
 use clap::{Args, Subcommand, ValueEnum};
 use crypto::choice::Choice;
 use crypto::engine::{Engine, none};
@@ -57,7 +57,7 @@ enum What {
     /// Measure a tunnel under a flood of datagrams from unauthenticated sources (needs root)
     Flood(Flood),
     /// Measure a thousand clients that connect to an OpenVPN server at once, beside a transfer (needs root)
-    OpenvpnStorm(Storm),
+    OpenvpnStorm(bench_openvpn::Storm),
     /// Run the measurements that are requested on standard input, for `bench crypto`
     #[command(hide = true)]
     CryptoWorker,
@@ -243,19 +243,6 @@ struct Flood {
     rounds: u32,
 }
 
-#[derive(Args)]
-struct Storm {
-    /// Clients that connect at once
-    #[arg(long, default_value_t = 1000)]
-    clients: usize,
-    /// Seconds of each transfer
-    #[arg(long, default_value_t = 6)]
-    seconds: u32,
-    /// Number of times that each measurement is made
-    #[arg(long, default_value_t = 3)]
-    rounds: u32,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Flooded {
     #[value(name = "wireguard")]
@@ -433,9 +420,8 @@ fn measure(arguments: Arguments) -> Outcome {
             let report = flood::run(&flood::Options { program, protocol, rate, seconds, rounds, progress })?;
             say(&serde_json::to_value(&report)?, &report.text())
         }
-        What::OpenvpnStorm(Storm { clients, seconds, rounds }) => {
-            let report =
-                storm::run(&storm::Options { program: program()?, clients, seconds, rounds, progress })?;
+        What::OpenvpnStorm(arguments) => {
+            let report = bench_openvpn::storm(arguments, program()?, progress)?;
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::GatewayWithoutCipher { interface } => wireguard::serve_without_cipher(interface),

@@ -1,6 +1,7 @@
-//! `postern bench openvpn`: its arguments.
+//! `postern bench openvpn` and `postern bench openvpn-storm`: their arguments.
 
 use bench::openvpn::{Options, PAIRS, Report, run};
+use bench::storm;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -23,6 +24,19 @@ pub(crate) struct Arguments {
     chart: Option<PathBuf>,
 }
 
+#[derive(Args)]
+pub(crate) struct Storm {
+    /// Clients that connect at once
+    #[arg(long, default_value_t = 1000)]
+    clients: usize,
+    /// Seconds of each transfer
+    #[arg(long, default_value_t = 6)]
+    seconds: u32,
+    /// Number of times that each measurement is made
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+}
+
 /// Measures, and draws the chart.
 pub(crate) fn measure(arguments: Arguments, program: PathBuf, progress: bool) -> bench::Outcome<Report> {
     let Arguments { pair: pairs, seconds, rounds, only, chart } = arguments;
@@ -31,4 +45,10 @@ pub(crate) fn measure(arguments: Arguments, program: PathBuf, progress: bool) ->
         report.draw(&path)?;
     }
     Ok(report)
+}
+
+/// Measures a storm of clients.
+pub(crate) fn storm(arguments: Storm, program: PathBuf, progress: bool) -> bench::Outcome<storm::Report> {
+    let Storm { clients, seconds, rounds } = arguments;
+    storm::run(&storm::Options { program, clients, seconds, rounds, progress })
 }

@@ -126,8 +126,8 @@ impl DistinguishedName {
 
     /// The last text of this type.
     pub fn last(&self, kind: &AttributeType) -> Option<&str> {
-        let all = self.0.parts.iter().flatten().filter(|attribute| attribute.kind == kind.0);
-        all.last().and_then(|attribute| match &attribute.value {
+        let mut all = self.0.parts.iter().flatten().filter(|attribute| attribute.kind == kind.0);
+        all.next_back().and_then(|attribute| match &attribute.value {
             Value::Text(text) => Some(text.as_str()),
             Value::Other(_) => None,
         })

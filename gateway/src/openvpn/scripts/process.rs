@@ -161,9 +161,8 @@ impl Process {
         if Instant::now() >= until {
             return self.answer(*id, &Answer::failed("it waited too long for other programs"));
         }
-        let inherited = match self.inherited(request.answers) {
-            Some(inherited) => inherited,
-            None => return self.answer(*id, &Answer::failed("it came too late")),
+        let Some(inherited) = self.inherited(request.answers) else {
+            return self.answer(*id, &Answer::failed("it came too late"));
         };
         let (answer, awaited) = run(&self.programs, request, &inherited, until, self.ended.as_fd());
         if let Some(awaited) = awaited {
