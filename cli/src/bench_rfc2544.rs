@@ -35,6 +35,9 @@ pub(crate) struct Arguments {
     /// Seconds of all trials, instead of those of --quick
     #[arg(long, value_parser = seconds, conflicts_with = "full")]
     seconds: Option<f64>,
+    /// With --full: all trials, pauses and bursts so many times as long, and as many of them
+    #[arg(long, value_name = "FACTOR", value_parser = scale, requires = "full")]
+    scale: Option<f64>,
     /// Searches for each throughput; the result is their median
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=100))]
     searches: Option<u16>,
@@ -108,6 +111,11 @@ fn seconds(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| "a number of seconds from 0.01 to 3600".to_owned())
 }
 
+fn scale(text: &str) -> Result<f64, String> {
+    let scale = text.parse().ok().filter(|scale| (0.0001..=1.0).contains(scale));
+    scale.ok_or_else(|| "a factor from 0.0001 to 1".to_owned())
+}
+
 fn line(text: &str) -> Result<f64, String> {
     let speed = text.parse().ok().filter(|speed| (0.001..=800.0).contains(speed));
     speed.map(|speed: f64| speed * 1e9).ok_or_else(|| "Gbit/s from 0.001 to 800".to_owned())
@@ -154,6 +162,9 @@ pub(crate) fn measure(arguments: Arguments, progress: bool) -> bench::Outcome<Re
     let mut plan = if arguments.full { Plan::full() } else { Plan::quick() };
     if let Some(seconds) = arguments.seconds {
         plan = plan.with_seconds(seconds);
+    }
+    if let Some(scale) = arguments.scale {
+        plan = plan.scaled(scale);
     }
     plan.searches = arguments.searches.map_or(plan.searches, usize::from);
     plan.burst = arguments.burst.parse()?;

@@ -40,6 +40,8 @@ pub struct Known {
     pub buffer: u64,
     /// Nanoseconds from the end of forwarding to delivery.
     pub delay: u64,
+    /// One frame in so many is delayed by so many nanoseconds more.
+    pub spikes: Option<(u64, u64)>,
 }
 
 /// A frame, and when it leaves.
@@ -52,6 +54,8 @@ struct Queue {
     clock: Virtual,
     /// When the last frame has been forwarded.
     busy_until: u64,
+    /// The frames that were forwarded.
+    forwarded: u64,
     frames: Arc<Mutex<VecDeque<Frame>>>,
 }
 
@@ -64,7 +68,10 @@ impl Transmit for Queue {
             let waiting = self.busy_until.saturating_sub(now).div_ceil(service);
             if waiting < self.known.buffer {
                 self.busy_until = self.busy_until.max(now) + service;
-                frames.push_back((self.busy_until + self.known.delay, batch.packet(index).to_vec()));
+                let spike = self.known.spikes.filter(|(every, _)| self.forwarded.is_multiple_of(*every));
+                self.forwarded += 1;
+                let delay = self.known.delay + spike.map_or(0, |it| it.1);
+                frames.push_back((self.busy_until + delay, batch.packet(index).to_vec()));
             }
         }
     }
@@ -109,7 +116,7 @@ pub fn tester(known: Known, faults: &str, both: bool) -> Tester<Virtual> {
 /// The same with a device that changes frames.
 pub fn tester_of(known: Known, faults: &str, both: bool, changes: [Change; 2]) -> Tester<Virtual> {
     let clock = Virtual::default();
-    let queue = || Queue { known, clock: clock.clone(), busy_until: 0, frames: Arc::default() };
+    let queue = || Queue { known, clock: clock.clone(), busy_until: 0, forwarded: 0, frames: Arc::default() };
     let faults: Faults = faults.parse().expect("literal");
     let port = |transmit: &Queue, change, receive: &Queue, address| TesterPort {
         transmit: Box::new(Changing(transmit.clone(), change)),

@@ -7,6 +7,8 @@ use serde::Serialize;
 pub struct Plan {
     /// Whether they are those of the RFCs.
     pub is_conformant: bool,
+    /// The factor by which all lengths were multiplied.
+    pub scale: f64,
     /// Seconds of a trial of a search.
     pub search_seconds: f64,
     /// Seconds of the trial that a throughput stands on, if that is another.
@@ -40,6 +42,7 @@ impl Plan {
     pub fn quick() -> Self {
         Self {
             is_conformant: false,
+            scale: 1.0,
             search_seconds: 1.0,
             final_seconds: None,
             searches: 1,
@@ -60,6 +63,7 @@ impl Plan {
     pub fn full() -> Self {
         Self {
             is_conformant: true,
+            scale: 1.0,
             search_seconds: 5.0,
             final_seconds: Some(60.0),
             searches: 5,
@@ -86,6 +90,23 @@ impl Plan {
             latency_seconds: seconds,
             loss_seconds: seconds,
             burst_seconds: self.burst_seconds.min(seconds),
+            ..self
+        }
+    }
+
+    /// The same with all trials, pauses and bursts `scale` times as long, and as many of them.
+    #[must_use]
+    pub fn scaled(self, scale: f64) -> Self {
+        Self {
+            is_conformant: self.is_conformant && scale >= 1.0,
+            scale: self.scale * scale,
+            search_seconds: self.search_seconds * scale,
+            final_seconds: self.final_seconds.map(|seconds| seconds * scale),
+            latency_seconds: self.latency_seconds * scale,
+            loss_seconds: self.loss_seconds * scale,
+            burst_seconds: self.burst_seconds * scale,
+            settle_seconds: self.settle_seconds * scale,
+            rest_seconds: self.rest_seconds * scale,
             ..self
         }
     }

@@ -266,11 +266,12 @@ mod tests {
     use super::super::device::{Known, Virtual, tester};
     use super::*;
 
-    const KNOWN: Known = Known { rate: 20_000.0, buffer: 200, delay: 40_000 };
+    const KNOWN: Known = Known { rate: 20_000.0, buffer: 200, delay: 40_000, spikes: None };
 
     fn plan() -> Plan {
         Plan {
             is_conformant: false,
+            scale: 1.0,
             search_seconds: 0.5,
             final_seconds: None,
             searches: 1,
@@ -341,7 +342,7 @@ mod tests {
 
     #[test]
     fn the_loss_curve_falls_to_zero_and_ends_there() {
-        let known = Known { rate: 72_000.0, buffer: 50, delay: 1000 };
+        let known = Known { rate: 72_000.0, buffer: 50, delay: 1000, spikes: None };
         #[expect(
             clippy::redundant_closure_for_method_calls,
             reason = "the method is general over fewer lifetimes"
@@ -388,7 +389,7 @@ mod tests {
 
     #[test]
     fn a_tester_that_cannot_offer_a_rate_does_not_find_it() {
-        let known = Known { rate: 1e9, buffer: u64::MAX, delay: 0 };
+        let known = Known { rate: 1e9, buffer: u64::MAX, delay: 0, spikes: None };
         let mut tester = tester(known, "", false);
         let load = Load {
             purpose: Purpose::Throughput,

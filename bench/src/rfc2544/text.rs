@@ -74,6 +74,14 @@ fn head(report: &Report) -> String {
         report.plan.burst, report.core, report.clock_source
     );
     text += &esp(report);
+    let scale = report.plan.scale;
+    if scale != 1.0 {
+        let _ = writeln!(
+            text,
+            "not RFC 2544 conformant: the repetitions are those of the RFCs, and all lengths {scale} times theirs"
+        );
+        return text;
+    }
     text += if report.plan.is_conformant {
         "lengths and repetitions of RFC 2544, 8219 and 9004; see docs/rfc2544.md for what else they ask\n"
     } else {
@@ -274,6 +282,8 @@ mod tests {
         let mut full = example();
         full.plan = super::super::Plan::full();
         assert!(!full.text().contains("not RFC 2544 conformant"));
+        full.plan = full.plan.scaled(0.001);
+        assert!(full.text().contains("all lengths 0.001 times theirs"), "{}", full.text());
     }
 
     #[test]

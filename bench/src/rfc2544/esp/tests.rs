@@ -110,7 +110,7 @@ fn trial(mut tester: Tester<Virtual>) -> Trial {
     tester.run(&load).expect("memory does not fail")
 }
 
-const KNOWN: Known = Known { rate: 90_000.0, buffer: 200, delay: 40_000 };
+const KNOWN: Known = Known { rate: 90_000.0, buffer: 200, delay: 40_000, spikes: None };
 
 #[test]
 fn what_a_device_does_to_esp_is_counted_apart() {
