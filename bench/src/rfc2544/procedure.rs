@@ -331,6 +331,24 @@ mod tests {
     }
 
     #[test]
+    fn typical_and_worst_delay_and_their_variation_are_those_of_rfc_8219() {
+        let run = |every| {
+            let known = Known { spikes: Some((every, 300_000)), ..KNOWN };
+            let plan = Plan { latency_seconds: 1.0, latency_trials: 1, ..plan() };
+            with(known, "", false, &plan, |it| it.latency(2_000.0, 1.0))
+        };
+        // 50 us of service and 40 of delay; one frame in five takes 300 us more.
+        let (often, trials) = run(5);
+        assert_eq!(trials[0].samples.len(), 500, "RFC 8219 section 7.2 wants 500 tagged frames");
+        assert!((90.0..93.0).contains(&often.typical) && (390.0..393.0).contains(&often.worst), "{often:?}");
+        assert!((299.0..304.0).contains(&often.variation), "{often:?}");
+        // Only one frame in 2,000: it is not among the 99.9% that the variation is made of.
+        let (rare, trials) = run(2_000);
+        assert!(rare.variation < 3.0 && (90.0..93.0).contains(&rare.typical), "{rare:?}");
+        assert!(trials[0].delays.expect("frames arrived").most > 390.0, "{trials:?}");
+    }
+
+    #[test]
     fn bursts_wait_in_the_device_and_show_in_its_delays() {
         let plan = Plan { burst: 16, ..plan() };
         let (latency, trials) = with(KNOWN, "", false, &plan, |it| it.latency(KNOWN.rate * 0.5, 1.0));

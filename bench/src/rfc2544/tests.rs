@@ -89,9 +89,9 @@ fn are_measured(options: &Options) {
 
 const KNOWN: Known = Known { rate: 50_000.0, buffer: 20, delay: 1_000, spikes: None };
 
-/// Calibrates with ports of a rate, and measures a device of another; the line carries 200,000 frames a second.
-fn measured(own: f64, device: f64, plan: Plan) -> SizeResult {
-    let line = Some(200_000.0 * 8.0 * (64.0 + GAP as f64));
+/// Calibrates with ports of a rate, and measures a device of another; `line` is what the line carries, in frames a second.
+fn measured(line: f64, own: f64, device: f64, plan: Plan) -> SizeResult {
+    let line = Some(line * 8.0 * (64.0 + GAP as f64));
     let tests = vec![Test::Latency, Test::FrameLoss, Test::BackToBack];
     let options = Options { plan, line, both: false, ..in_memory(Protocol::Udp, None, tests) };
     let of = |rate| tester(Known { rate, ..KNOWN }, "", false);
@@ -102,10 +102,28 @@ fn measured(own: f64, device: f64, plan: Plan) -> SizeResult {
 }
 
 #[test]
+fn a_device_as_fast_as_the_tester_is_called_tester_limited_and_a_slower_one_is_not() {
+    let plan = || Plan { bursts: 1, ..Plan::quick().with_seconds(0.01) };
+    let fast = measured(1e6, 900_000.0, 850_000.0, plan());
+    let own = fast.calibration.rates[2].expect("it carries something");
+    assert!((850_000.0..950_000.0).contains(&own), "{own}");
+    assert!(fast.throughput.iter().all(|it| it.limit == Some(Limit::Tester)), "{:?}", fast.throughput);
+    let slow = measured(1e6, 900_000.0, 500_000.0, plan());
+    assert!(
+        slow.throughput.iter().all(|it| it.rate.is_some() && it.limit.is_none()),
+        "{:?}",
+        slow.throughput
+    );
+    let line = measured(1e6, 2e6, 1.5e6, plan());
+    assert!(line.throughput.iter().all(|it| it.limit == Some(Limit::Line)), "{:?}", line.throughput);
+    assert!(line.back_to_back.is_none(), "the device keeps up with the line");
+}
+
+#[test]
 fn the_whole_procedure_of_the_rfcs_has_their_repetitions() {
     let plan = Plan::full().scaled(0.001);
     assert!(!plan.is_conformant);
-    let found = measured(150_000.0, 50_000.0, plan);
+    let found = measured(200_000.0, 150_000.0, 50_000.0, plan);
     let of = |purpose| found.trials.iter().filter(move |it| it.purpose == purpose);
     assert_eq!(found.throughput.iter().map(|it| it.searches.len()).collect::<Vec<_>>(), [5; 3]);
     let full = of(Purpose::Throughput).filter(|it| (it.seconds - 0.06).abs() < 1e-9).count();
