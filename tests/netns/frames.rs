@@ -6,6 +6,7 @@ use lab::{Lab, wait_until};
 use packet::{Batch, DropCounters};
 use port::af_packet;
 use port::fault::{Fault, Faults};
+use port::xdp::{self, Mode, XdpOptions, XdpReceive, XdpTransmit};
 use port::{Receive, Transmit};
 use serde_json::Value;
 use std::process::Command;
@@ -178,4 +179,81 @@ fn a_device_that_loses_duplicates_reorders_or_corrupts_is_reported_as_that() {
         let whole = fault == "lose" || few(lost.saturating_sub(sent / 20));
         assert!(sent > 300 && right && whole, "{fault}: {report:#}");
     }
+}
+
+/// The queues of an interface by generic AF_XDP.
+fn queues(interface: &str) -> (Vec<XdpReceive>, Vec<XdpTransmit>) {
+    let options = XdpOptions { modes: &[Mode::Generic], ..XdpOptions::default() };
+    xdp::open(interface, options).expect("it can be opened").into_iter().unzip()
+}
+
+/// Forwards frames between `d0` and `d1`, by each of their two queues in turn; the frames that left by the second queues.
+fn alternate(stop: &AtomicBool, is_ready: &AtomicBool) -> [u64; 2] {
+    let ((from_first, to_first), (from_second, to_second)) = (queues("d0"), queues("d1"));
+    let mut ways = [(from_first, to_second), (from_second, to_first)];
+    let (mut batch, drops, mut second) = (Batch::new(256 * 1024), DropCounters::default(), [0; 2]);
+    let mut turns = [0; 2];
+    is_ready.store(true, Ordering::Relaxed);
+    while !stop.load(Ordering::Relaxed) {
+        let mut count = 0;
+        for (way, (receive, transmit)) in ways.iter_mut().enumerate() {
+            assert_eq!((receive.len(), transmit.len()), (2, 2), "both queues are open");
+            for queue in receive {
+                batch.clear();
+                let received = queue.receive(&mut batch, &drops).expect("the interface stays");
+                if received > 0 {
+                    turns[way] += 1;
+                    transmit[turns[way] % 2].transmit(&mut batch, &drops);
+                    second[way] += received as u64 * (turns[way] % 2) as u64;
+                    count += received;
+                }
+            }
+        }
+        if count == 0 {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+    second
+}
+
+#[test]
+fn all_queues_are_received_and_generic_xdp_carries_what_drivers_do_not() {
+    let Some(lab) = crate::support::lab(&["tester", "device"]) else { return };
+    let [tester, device] = ["tester", "device"].map(|name| lab.namespace(name));
+    for number in 0..2 {
+        let words = format!(
+            "link add t{number} netns {tester} numrxqueues 2 numtxqueues 2 type veth \
+             peer name d{number} netns {device} numrxqueues 2 numtxqueues 2"
+        );
+        lab::run("ip", words.split_whitespace()).expect("a veth pair can be made");
+        lab.ip("device", &format!("link set d{number} up")).expect("it is there");
+    }
+    // A bridge has no XDP of its own.
+    for words in [
+        "link add b0 type bridge",
+        "link set t0 master b0",
+        "link set t0 up",
+        "link set t1 up",
+        "link set b0 up",
+    ] {
+        lab.ip("tester", words).expect("a bridge can be made");
+    }
+    let (stop, is_ready) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (report, second) = std::thread::scope(|scope| {
+        let forward =
+            scope.spawn(|| lab.enter("device", || alternate(&stop, &is_ready)).expect("it can be entered"));
+        wait_until(Duration::from_secs(30), || is_ready.load(Ordering::Relaxed)).expect("it opens its ports");
+        let report = measure(&lab, "--tx b0 --rx t1 --wire af-xdp --both --test throughput");
+        stop.store(true, Ordering::Relaxed);
+        (report, forward.join().expect("it does not panic"))
+    });
+    let ports = [0, 1].map(|port| report["ports"][port].as_str().expect("a name").to_owned());
+    assert!(ports[0].contains("generic") && ports[1].contains("queues: 2"), "{ports:?}");
+    // Frames of different queues may pass each other.
+    let [sent, received, _, duplicated, _, corrupted] = counts(&report);
+    assert!(second[0] * 10 > sent, "the second queue of t1 has its part: {second:?}, {report:#}");
+    assert!(sent > 300 && received * 10 > sent * 9, "{second:?}, {report:#}");
+    assert_eq!([duplicated, corrupted], [0; 2], "{report:#}");
+    let links = lab.ip("tester", "-details link show").expect("they are there");
+    assert!(!links.contains("xdp"), "nothing is left: {links}");
 }
