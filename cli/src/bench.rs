@@ -43,7 +43,7 @@ enum What {
     /// Measure access rules and routes alone: 1 to 10,000 rules, and full tables of routes
     LookUp(bench_look_up::Arguments),
     /// Measure a device between two ports that carry Ethernet frames: throughput, latency, frame loss, back-to-back frames
-    Rfc2544(bench_rfc2544::Arguments),
+    Rfc2544(Box<bench_rfc2544::Arguments>),
     /// Measure ciphers, hashes and handshakes with every engine, with and without special processor instructions
     Crypto(bench_crypto::Crypto),
     /// Check by a second measurement that the engine chosen for each cipher is the fastest
@@ -390,7 +390,7 @@ fn measure(arguments: Arguments) -> Outcome {
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::Rfc2544(arguments) => {
-            let report = bench_rfc2544::measure(arguments, progress)?;
+            let report = bench_rfc2544::measure(*arguments, progress)?;
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::Crypto(crypto) => {

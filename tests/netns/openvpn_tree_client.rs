@@ -21,7 +21,7 @@ struct Tree {
 impl Tree {
     fn new() -> Option<Self> {
         let mut client = Client::sites(Program::Ours)?;
-        client.interfaces[CLIENT_END] = "vtun0".to_owned();
+        "vtun0".clone_into(&mut client.interfaces[CLIENT_END]);
         let postern = Postern::new(&client.lab, "a", postern()).expect("a folder");
         Some(Self { client, postern })
     }

@@ -137,7 +137,7 @@ impl Receiver {
         if let Some(sampling) = self.sampling
             && self.samples.len() < sampling.count
             && tag.sequence >= sampling.first
-            && (tag.sequence - sampling.first) % sampling.every == 0
+            && (tag.sequence - sampling.first).is_multiple_of(sampling.every)
         {
             self.samples.push(delay);
         }

@@ -213,17 +213,14 @@ impl<C: Clock> Tester<C> {
             any = true;
             let now = self.clock.now();
             let mut requests = Vec::new();
-            match self.directions.iter().position(|it| it.to == place) {
-                Some(index) => {
-                    let opener = self.ends.get_mut(index).and_then(|it| it.opener.as_mut());
-                    let fates = opener.map(|opener| opener.open(&mut self.batch));
-                    let note = Note { direction: &mut self.directions[index], arp: &mut port.arp, now };
-                    note.all(&self.batch, fates, &mut requests);
-                }
-                None => {
-                    let all = self.batch.live(0..self.batch.len());
-                    requests.extend(all.filter_map(|index| port.arp.answer(self.batch.packet(index))));
-                }
+            if let Some(index) = self.directions.iter().position(|it| it.to == place) {
+                let opener = self.ends.get_mut(index).and_then(|it| it.opener.as_mut());
+                let fates = opener.map(|opener| opener.open(&mut self.batch));
+                let note = Note { direction: &mut self.directions[index], arp: &mut port.arp, now };
+                note.all(&self.batch, fates, &mut requests);
+            } else {
+                let all = self.batch.live(0..self.batch.len());
+                requests.extend(all.filter_map(|index| port.arp.answer(self.batch.packet(index))));
             }
             for answer in requests {
                 port.send(&answer, &mut self.batch, &self.drops);

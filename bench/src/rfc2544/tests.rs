@@ -144,10 +144,13 @@ fn the_whole_procedure_of_the_rfcs_has_their_repetitions() {
     assert!((bursts.corrected_ms - corrected).abs() < 1e-9 && (corrected - 0.1).abs() < 0.01, "{bursts:?}");
 }
 
+/// Frames by length and protocol.
+type Seen = Arc<Mutex<BTreeMap<(usize, u8), u64>>>;
+
 #[test]
 fn the_mix_has_its_shares_in_every_protocol_and_both_directions() {
     for protocol in [Protocol::Udp, Protocol::Tcp, Protocol::Icmp] {
-        let seen: [Arc<Mutex<BTreeMap<(usize, u8), u64>>>; 2] = Default::default();
+        let seen: [Seen; 2] = Default::default();
         let changes = seen.clone().map(|seen| {
             let count = move |batch: &mut Batch| {
                 for index in 0..batch.len() {

@@ -75,7 +75,7 @@ fn head(report: &Report) -> String {
     );
     text += &esp(report);
     let scale = report.plan.scale;
-    if scale != 1.0 {
+    if (scale - 1.0).abs() > f64::EPSILON {
         let _ = writeln!(
             text,
             "not RFC 2544 conformant: the repetitions are those of the RFCs, and all lengths {scale} times theirs"

@@ -80,7 +80,9 @@ fn start(plan: &Plan, processors: &BTreeSet<u32>) -> Outcome {
 /// Keeps the calling thread, and those that it starts, on these processors.
 fn pin(processors: &BTreeSet<u32>) {
     let mut set = CpuSet::new();
-    processors.iter().for_each(|&processor| set.set(processor as usize));
+    for &processor in processors {
+        set.set(processor as usize);
+    }
     if let Err(error) = sched_setaffinity(None, &set) {
         tracing::warn!("the lcore is not pinned to processors {processors:?}: {error}");
     }

@@ -229,8 +229,8 @@ fn date(days: u64) -> (u64, u64, u64) {
 mod tests {
     use super::*;
 
-    fn at(address: &str) -> Option<PeerAddress> {
-        Some(address.parse::<SocketAddr>().expect("literal").into())
+    fn at(address: &str) -> PeerAddress {
+        address.parse::<SocketAddr>().expect("literal").into()
     }
 
     fn snapshot() -> Snapshot {
@@ -239,7 +239,7 @@ mod tests {
             client_id: u64::from(number) + 7,
             common_name: Some(name.to_owned()),
             user: None,
-            address: at(address),
+            address: Some(at(address)),
             local: None,
             prefixes: ["10.8.0.2/32", "fd00:8::1000/128", "10.20.0.0/16"]
                 .map(|it| it.parse().expect("literal"))
@@ -295,7 +295,7 @@ mod tests {
     fn a_name_ends_no_field_and_no_line() {
         let mut snapshot = snapshot();
         snapshot.sessions[0].common_name = Some("a,b\nEND".to_owned());
-        snapshot.sessions[0].address = at("[fd77::1]:1194");
+        snapshot.sessions[0].address = Some(at("[fd77::1]:1194"));
         let text = of_server(&snapshot, Format::Commas, NOW);
         assert!(text.contains("CLIENT_LIST,a_b_END,fd77::1,10.8.0.2,"), "{text}");
         assert_eq!(text.lines().filter(|line| *line == "END").count(), 1);
@@ -306,9 +306,9 @@ mod tests {
         let mut snapshot = Snapshot { has_both: true, ..snapshot() };
         for (address, expected) in [
             (at("192.168.77.1:42774"), "udp4:192.168.77.1:42774"),
-            (at("[fd77::1]:1194").map(|it| PeerAddress::tcp(it.socket)), "tcp6-server:[fd77::1]:1194"),
+            (PeerAddress::tcp(at("[fd77::1]:1194").socket), "tcp6-server:[fd77::1]:1194"),
         ] {
-            snapshot.sessions[0].address = address;
+            snapshot.sessions[0].address = Some(address);
             let text = of_server(&snapshot, Format::Sections, NOW);
             assert!(text.contains(&format!("\nTest-Client,{expected},4751,")), "{text}");
             assert!(text.contains(&format!("\n10.8.0.2,Test-Client,{expected},")), "{text}");

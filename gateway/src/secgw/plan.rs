@@ -192,6 +192,10 @@ fn ports(settings: &Settings, command_line: &CommandLine, refused: &mut Vec<Find
     ports
 }
 
+/// Arguments that choose how DPDK talks to the kernel.
+const OF_THE_KERNEL: [&str; 7] =
+    ["force_copy", "busy_budget", "blocksz", "framesz", "framecnt", "qdisc_bypass", "speed"];
+
 /// The network interface of a device, or why it is not served.
 fn interface(device: &Device) -> Result<String, (String, &'static str)> {
     let Device { name, driver, arguments } = device;
@@ -203,14 +207,9 @@ fn interface(device: &Device) -> Result<String, (String, &'static str)> {
     }
     for (key, value) in arguments {
         let is_served = match key.as_str() {
-            "iface" => true,
             "queue_count" | "qpairs" => value == "1",
             "start_queue" => value == "0",
-            // They choose how DPDK talks to the kernel.
-            "force_copy" | "busy_budget" | "blocksz" | "framesz" | "framecnt" | "qdisc_bypass" | "speed" => {
-                true
-            }
-            _ => false,
+            name => name == "iface" || OF_THE_KERNEL.contains(&name),
         };
         if !is_served {
             return Err((format!("--vdev {name}: {key}={value} is not served yet"), "delete it"));

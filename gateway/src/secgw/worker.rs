@@ -157,9 +157,9 @@ impl Worker {
         self.assigned.clear();
         let now = self.clock.monotonic();
         if port.is_protected {
-            self.outbound(now)
+            self.outbound(now);
         } else {
-            self.inbound(now)
+            self.inbound(now);
         }
         let tables = &*self.tables;
         let (batch, drops) = (&mut self.batch, &*self.drops);

@@ -148,7 +148,7 @@ fn packets_of_two_connections_arrive_in_order_and_are_answered_on_their_own() {
 fn an_endpoint_in_udp_has_the_port_of_a_connection_and_is_another_one() {
     let slot = Arc::new(None.into());
     let mut port = Port::with_udp(PATIENCE, Arc::clone(&slot));
-    let at = UdpBinding { v4: Some(Ipv4Addr::LOCALHOST.into()), ..UdpBinding::default() };
+    let at = UdpBinding { v4: Some(Ipv4Addr::LOCALHOST), ..UdpBinding::default() };
     let sockets = UdpSockets::bind_at(0, &at, &Offloads::default()).expect("a free port");
     slot.store(Some(Arc::new(sockets)));
     let (mut connection, address) = port.peer();
