@@ -18,8 +18,9 @@ const TYPES: &[(&str, &str)] = &[
     ("O", "2.5.4.10"),
     ("OU", "2.5.4.11"),
     ("CN", "2.5.4.3"),
-    ("E", "1.2.840.113549.1.9.1"),
+    // The first is printed, as OpenSSL does: programs of OpenVPN look for X509_0_emailAddress.
     ("emailAddress", "1.2.840.113549.1.9.1"),
+    ("E", "1.2.840.113549.1.9.1"),
     ("Email", "1.2.840.113549.1.9.1"),
     ("DC", "0.9.2342.19200300.100.1.25"),
     ("UID", "0.9.2342.19200300.100.1.1"),
@@ -390,7 +391,7 @@ mod tests {
         for text in [
             "C=CH, O=strongSwan, CN=moon",
             "C=CH, O=Müller \\& Söhne, CN=a\\, b",
-            "DC=org, DC=example, UID=7, E=a@b.example",
+            "DC=org, DC=example, UID=7, emailAddress=a@b.example",
             "OU=a+OU=b, CN=c",
             "1.2.3.4=x",
             "CN=\\#1, CN=a\\\\b, CN=\\20x\\20",
@@ -461,7 +462,7 @@ mod tests {
         assert_eq!(error("CN=a\\"), NameError::Escape("CN".into()));
         assert_eq!(error("CN=\"a"), NameError::Escape("CN".into()));
         assert_eq!(error("CN=\\ff"), NameError::Escape("CN".into()));
-        assert_eq!(error("E=ü@x"), NameError::Value("E".into()));
+        assert_eq!(error("E=ü@x"), NameError::Value("emailAddress".into()));
         assert!(DistinguishedName::from_der(&[0x30, 1]).is_err());
     }
 }
