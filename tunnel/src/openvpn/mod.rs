@@ -47,4 +47,5 @@ pub mod wrap;
 pub use action::{Action, Cause, Outbox};
 pub use client::{Client, ClientConfiguration};
 pub use peer_address::PeerAddress;
+pub use refusals::of_own_certificate;
 pub use server::{Server, ServerConfiguration, Verdict};

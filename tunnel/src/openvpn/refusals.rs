@@ -26,9 +26,21 @@ pub fn sentence(error: &Error) -> String {
     }
 }
 
+/// What is wrong with a certificate of ours.
+#[must_use]
+pub fn of_own_certificate(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(error) => certificate(error),
+        other => other.to_string(),
+    }
+}
+
 fn certificate(error: &CertificateError) -> String {
     match error {
-        CertificateError::Other(other) => other.0.to_string(),
+        CertificateError::Other(other) => {
+            let chain = other.0.downcast_ref::<webpki::Error>();
+            chain.map_or_else(|| other.0.to_string(), super::verify::sentence)
+        }
         CertificateError::BadEncoding => {
             String::from("it is malformed, or an X.509 certificate of version 1")
         }
@@ -50,5 +62,20 @@ fn alert_sentence(alert: AlertDescription) -> String {
         AlertDescription::CertificateExpired => String::from("our certificate has expired"),
         AlertDescription::CertificateRequired => String::from("it requires a certificate, and we have none"),
         other => format!("alert {other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::OtherError;
+    use std::sync::Arc;
+
+    #[test]
+    fn an_old_certificate_of_ours_is_named_as_one_of_a_peer() {
+        let error = OtherError(Arc::new(webpki::Error::UnsupportedCertVersion));
+        let error = Error::InvalidCertificate(CertificateError::Other(error));
+        let said = of_own_certificate(&error);
+        assert!(said.contains("version 1 or 2: issue one of version 3"), "{said}");
     }
 }

@@ -75,7 +75,7 @@ impl From<webpki::Error> for Refusal {
 }
 
 /// What is wrong, and what to do.
-fn sentence(error: &webpki::Error) -> String {
+pub(super) fn sentence(error: &webpki::Error) -> String {
     use webpki::Error as E;
     String::from(match error {
         E::UnsupportedCertVersion => {

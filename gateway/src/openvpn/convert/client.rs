@@ -38,7 +38,11 @@ pub(super) fn client(
     let tls = match verify::client_config_of(&keys::offer(settings), identity?, check?) {
         Ok(tls) => tls,
         Err(error) => {
-            refusals.wrong("cert", error.to_string(), "write the certificate of this key");
+            refusals.wrong(
+                "cert",
+                tunnel::openvpn::of_own_certificate(&error),
+                "write the certificate of this key",
+            );
             return None;
         }
     };

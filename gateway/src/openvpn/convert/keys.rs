@@ -141,7 +141,10 @@ pub(super) fn check_with(
         }
         for list in sections {
             if let Err(error) = check.add_list(list.der.expose()) {
-                return wrong(refusals, "crl-verify", &error, "make it again: easyrsa gen-crl");
+                let problem =
+                    format!("{error}: it is malformed, or not of version 2, as those without a number are");
+                refusals.wrong("crl-verify", problem, "make it again: easyrsa gen-crl");
+                return None;
             }
         }
     }

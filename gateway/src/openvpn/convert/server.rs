@@ -84,7 +84,11 @@ pub(super) fn tls(
     match tls {
         Ok(tls) => Some((tls, check)),
         Err(error) => {
-            refusals.wrong("cert", error.to_string(), "write the certificate of this key");
+            refusals.wrong(
+                "cert",
+                tunnel::openvpn::of_own_certificate(&error),
+                "write the certificate of this key",
+            );
             None
         }
     }
