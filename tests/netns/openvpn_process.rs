@@ -131,7 +131,7 @@ fn what_keeps_a_daemon_from_starting_reaches_its_caller() {
         ("daemon\nlog missing/log\n", "log missing/log: "),
         ("daemon\nlog a.log\nuser no-such-user\n", "no user \"no-such-user\""),
         ("log a.log\ngroup no-such-group\n", "no group \"no-such-group\""),
-        ("daemon\nchroot /tmp\n", "chroot: not served yet"),
+        ("daemon\nshaper 1000\n", "shaper: not served yet"),
     ] {
         let ended = run(more);
         let told = String::from_utf8_lossy(&ended.stderr);

@@ -91,7 +91,7 @@ struct Held {
 
 /// What each thread must be held to, by what its name ends in; the first that fits.
 fn table(name: &str) -> Option<Held> {
-    let rows: [(&str, u64, i64, u64); 14] = [
+    let rows: [(&str, u64, i64, u64); 15] = [
         ("postern", NET_ADMIN | NET_BIND_SERVICE | NET_RAW, 0, 2),
         (" out", 0, 0, 3),
         (" in", 0, 0, 3),
@@ -104,6 +104,7 @@ fn table(name: &str) -> Option<Held> {
         (" link", NET_ADMIN, 0, 2),
         ("socket", 0, 0, 2),
         ("engines", 0, 0, 2),
+        ("name servers", 0, 0, 2),
         ("tokio-rt-worker", 0, 0, 2),
         // Helpers of engines behind drivers, where there are any: as the thread that needed them first.
         ("crypto drop", 0, 0, 2),
