@@ -18,6 +18,7 @@ measure crypto crypto --chart "$run/crypto"
 measure choice choice
 measure pipeline pipeline
 measure look-up look-up
+measure secgw secgw
 measure tunnel tunnel
 measure tunnel-engines tunnel --peer postern --peer-engine aws-lc
 measure tunnel-without-cipher tunnel --cipher none --peer postern
@@ -31,3 +32,4 @@ measure flood-ike flood --protocol ike
 measure openvpn-storm openvpn-storm
 measure ike ike
 measure rfc2544-memory rfc2544 --wire memory --size 64 --size 1518 --size imix --chart "$run/rfc2544-memory"
+measure document-002 document-002 --chart "$run/document-002"

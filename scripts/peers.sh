@@ -49,7 +49,7 @@ fi
 wireguard_modules=(virtio_pci virtio_net wireguard)
 crypto_modules=(virtio_pci virtio_crypto algif_aead algif_skcipher algif_hash ctr gcm ccm ghash_generic chacha_generic
   poly1305_generic chacha20poly1305 des_generic sha512_generic xcbc authenc)
-ipsec_modules=(virtio_pci virtio_net esp4 xfrm_user authenc authencesn jitterentropy_rng drbg seqiv echainiv cbc ctr gcm
+ipsec_modules=(virtio_pci virtio_net esp4 esp6 xfrm_user authenc authencesn jitterentropy_rng drbg seqiv echainiv cbc ctr gcm
   ccm ghash_generic chacha_generic poly1305_generic chacha20poly1305 des_generic sha256_generic sha512_generic xcbc
   crypto_null)
 # libreswan speaks to the kernel by xfrm_user, OpenIKED by af_key.
@@ -89,7 +89,7 @@ fetch_kernel() {
   mv .peers/kernel.new .peers/kernel
 }
 
-if [ "$part" = test ] && ! [ -f .peers/kernel/order-device -a -f .peers/kernel/order-ike -a -f .peers/kernel/order-plain ]; then
+if [ "$part" = test ] && ! [ -f .peers/kernel/order-device -a -f .peers/kernel/order-ike -a -f .peers/kernel/order-plain -a -f .peers/kernel/esp6.ko ]; then
   fetch_kernel || say "no Debian kernel can be had here: the tests with its WireGuard, IPsec and crypto API will be skipped"
 fi
 
@@ -179,6 +179,11 @@ fetch_machine() {
 
 if [ "$part" = test ] && ! [ -x .peers/machine/bin/snmpd ]; then
   bring machine || say "rsyslog, snmpd and cron cannot be had here: the tests with them will be skipped"
+fi
+
+# The scripts that test DPDK's ipsec-secgw, with the program itself.
+if [ "$part" = test ] && ! [ -f .peers/dpdk/ipsec-secgw/test/run_test.sh ]; then
+  scripts/dpdk-source.sh .peers/dpdk || say "the source of DPDK cannot be had here: its tests of ipsec-secgw will be skipped"
 fi
 
 # The receivers of backups and copies of the configuration: age decrypts, an SSH server takes files.

@@ -28,6 +28,8 @@ case $part in
     packages+=(zsh fish curl openssh-client nftables)
     # ESP as others make it; what pyvyos is installed into; a responder of OCSP.
     packages+=(python3-scapy python3-cryptography python3-venv openssl)
+    # What DPDK's tests of ipsec-secgw use.
+    packages+=(net-tools python3-setuptools)
     packages+=("${strongswan[@]}" strongswan-pki)
     # The other end of our OpenVPN.
     packages+=(openvpn)

@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 
 /// Packets looked up, again and again: more than a processor learns by heart.
 const PACKETS: usize = 1 << 16;
-/// Packets of a burst.
-const BURST: usize = 64;
 /// Flows that a cache has met before.
 const KNOWN: usize = 1 << 10;
 /// Numbers of rules of each family.
@@ -62,8 +60,6 @@ pub struct Load {
     pub bytes: usize,
     /// Nanoseconds to find one packet, of each round.
     pub single_nanoseconds: Vec<f64>,
-    /// Nanoseconds for each packet of a burst, of each round.
-    pub burst_nanoseconds: Vec<f64>,
     /// Nanoseconds to find a packet of a flow that a cache may know, of each round; for rules only.
     pub known_nanoseconds: Vec<f64>,
     /// Nanoseconds with the crate `prefix-trie`, of each round; for routes only.
@@ -78,7 +74,6 @@ impl Load {
             build_milliseconds: built.as_secs_f64() * 1e3,
             bytes,
             single_nanoseconds: Vec::new(),
-            burst_nanoseconds: Vec::new(),
             known_nanoseconds: Vec::new(),
             prefix_trie_nanoseconds: Vec::new(),
         }
@@ -86,22 +81,19 @@ impl Load {
 
     /// The row of a table; the ratio is to the median of `first`, the smallest table of its family.
     fn row(&self, first: &Self) -> Vec<String> {
-        let [single, burst] = [&self.single_nanoseconds, &self.burst_nanoseconds].map(|times| median(times));
+        let single = median(&self.single_nanoseconds);
         let other = if self.known_nanoseconds.is_empty() {
             &self.prefix_trie_nanoseconds
         } else {
             &self.known_nanoseconds
         };
-        let times = |time: f64, first: &[f64]| short(time / median(first)) + "x";
         vec![
             self.family.to_owned(),
             self.size.to_string(),
             short(self.build_milliseconds),
             (self.bytes >> 10).to_string(),
             short(single),
-            times(single, &first.single_nanoseconds),
-            short(burst),
-            times(burst, &first.burst_nanoseconds),
+            short(single / median(&first.single_nanoseconds)) + "x",
             short(median(other)),
         ]
     }
@@ -144,14 +136,6 @@ fn rules(seed: u64, is_v4: bool, count: usize) -> Outcome<(Load, Measure)> {
             }
         };
         load.single_nanoseconds.push(nanoseconds(time, single));
-        let mut found = [None; BURST];
-        let burst = || {
-            for packets in packets.chunks(BURST) {
-                access.find_burst(packets, &mut found[..packets.len()]);
-                black_box(&found);
-            }
-        };
-        load.burst_nanoseconds.push(nanoseconds(time, burst));
         let mut cache = FlowCache::default();
         let known = || {
             for packet in packets[..KNOWN].iter().cycle().take(packets.len()) {
@@ -164,7 +148,7 @@ fn rules(seed: u64, is_v4: bool, count: usize) -> Outcome<(Load, Measure)> {
 }
 
 macro_rules! routes {
-    ($name:ident, $is_v4:expr, $net:ty, $number:ty, $family:path, $find:ident, $find_burst:ident) => {
+    ($name:ident, $is_v4:expr, $net:ty, $number:ty, $family:path, $find:ident) => {
         fn $name(seed: u64, count: usize) -> Outcome<(Load, Measure)> {
             let list = generate::routes(seed, $is_v4, count)?;
             let numbers = generate::inside(seed, &list, PACKETS);
@@ -185,14 +169,6 @@ macro_rules! routes {
                     }
                 };
                 load.single_nanoseconds.push(nanoseconds(time, single));
-                let mut found = [None; BURST];
-                let burst = || {
-                    for addresses in addresses.chunks(BURST) {
-                        routes.$find_burst(addresses, &mut found[..addresses.len()]);
-                        black_box(&found);
-                    }
-                };
-                load.burst_nanoseconds.push(nanoseconds(time, burst));
                 let other = || {
                     for &address in &addresses {
                         black_box(other.get_lpm(&<$net>::from(<$net as Family>::Address::from(address))));
@@ -218,8 +194,8 @@ impl Family for Ipv6Net {
     type Address = std::net::Ipv6Addr;
 }
 
-routes!(routes_v4, true, Ipv4Net, u32, IpNet::V4, find_v4, find_burst_v4);
-routes!(routes_v6, false, Ipv6Net, u128, IpNet::V6, find_v6, find_burst_v6);
+routes!(routes_v4, true, Ipv4Net, u32, IpNet::V4, find_v4);
+routes!(routes_v6, false, Ipv6Net, u128, IpNet::V6, find_v6);
 
 /// Nanoseconds of this thread's processor time a packet: the fastest pass over the packets within the time.
 fn nanoseconds(time: Duration, mut pass: impl FnMut()) -> f64 {
@@ -248,21 +224,9 @@ impl Report {
             let first = |load: &Load| loads.iter().find(|first| first.family == load.family);
             loads.iter().filter_map(|load| Some(load.row(first(load)?))).collect()
         };
-        let head = |size, other| {
-            [
-                "family",
-                size,
-                "build ms",
-                "KiB",
-                "single ns",
-                "to the first",
-                "burst ns",
-                "to the first",
-                other,
-            ]
-        };
+        let head = |size, other| ["family", size, "build ms", "KiB", "single ns", "to the first", other];
         format!(
-            "{}seed {}, bursts of {BURST}, medians\n\n{}\n{}",
+            "{}seed {}, medians\n\n{}\n{}",
             self.machine.head(),
             self.seed,
             table(&head("rules", "cached flow ns"), &rows(&self.rules)),
@@ -279,7 +243,6 @@ mod tests {
     fn a_report_names_sizes_and_ratios_to_the_smallest_table() {
         let load = |size, nanoseconds| Load {
             single_nanoseconds: vec![nanoseconds; 3],
-            burst_nanoseconds: vec![nanoseconds; 3],
             ..Load::new(true, size, Duration::from_millis(2), 4096)
         };
         let rules = vec![load(1, 20.0), load(1000, 25.0)];
@@ -287,7 +250,7 @@ mod tests {
         let text = report.text();
         let row = text.lines().find(|line| line.contains("1000")).unwrap_or_default();
         let cells: Vec<&str> = row.split_whitespace().collect();
-        assert_eq!(cells, ["IPv4", "1000", "2.00", "4", "25.0", "1.25x", "25.0", "1.25x", "-"], "{text}");
+        assert_eq!(cells, ["IPv4", "1000", "2.00", "4", "25.0", "1.25x", "-"], "{text}");
     }
 
     #[test]

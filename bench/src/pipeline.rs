@@ -163,16 +163,8 @@ fn packets(sizes: &[usize], count: usize) -> Vec<Vec<u8>> {
         .map(|number| {
             let size = sizes[number % sizes.len()].max(Ipv4Header::LENGTH);
             let mut header = Ipv4Header {
-                version_ihl: 0x45,
-                ds_field: 0,
-                total_length: (size as u16).into(),
-                identification: 0.into(),
                 fragment: Ipv4Header::DONT_FRAGMENT.into(),
-                ttl: 64,
-                protocol: UDP,
-                checksum: [0; 2],
-                source: [10, 1, 0, 1],
-                destination: [10, 2, 0, number as u8],
+                ..Ipv4Header::new(UDP, [10, 1, 0, 1], [10, 2, 0, number as u8], size as u16)
             };
             header.finish();
             let mut packet = header.as_bytes().to_vec();
@@ -199,15 +191,22 @@ pub fn run(options: &Options) -> Outcome<Report> {
 impl Options {
     /// The engines chosen for packets of these sizes.
     fn engines(&self, direction: choice::Direction, sizes: &[usize]) -> String {
-        let Some(choice) = &self.choice else { return self.engine.name().to_owned() };
-        let rows = choice.rows();
-        let slots = sizes.iter().map(|&size| Slot::of(direction, self.burst, size));
-        let chosen = slots.flat_map(|slot| rows.iter().map(move |(_, row)| row.chosen(slot)));
-        // Name each engine once.
-        let indices: BTreeSet<usize> = chosen.collect();
-        let names: Vec<&str> = indices.into_iter().map(|index| choice.engines()[index].name()).collect();
-        names.join(", ")
+        match &self.choice {
+            Some(choice) => chosen(choice, direction, self.burst, sizes),
+            None => self.engine.name().to_owned(),
+        }
     }
+}
+
+/// The engines that are chosen for bursts of packets of these sizes.
+pub fn chosen(choice: &Choice, direction: choice::Direction, burst: usize, sizes: &[usize]) -> String {
+    let rows = choice.rows();
+    let slots = sizes.iter().map(|&size| Slot::of(direction, burst, size));
+    let chosen = slots.flat_map(|slot| rows.iter().map(move |(_, row)| row.chosen(slot)));
+    // Name each engine once.
+    let indices: BTreeSet<usize> = chosen.collect();
+    let names: Vec<&str> = indices.into_iter().map(|index| choice.engines()[index].name()).collect();
+    names.join(", ")
 }
 
 fn measure(options: &Options, packets: &[Vec<u8>]) -> Outcome<[Direction; 2]> {
@@ -291,6 +290,7 @@ impl Bare {
                         Keys::Aead(engine.load(cipher, &secret(cipher.key_length()))?, HEADER)
                     }
                     Transform::Gmac(cipher) => Keys::Gmac(engine.load(cipher, &secret(cipher.key_length()))?),
+                    Transform::Null => return Err("there is no cipher to measure".into()),
                     Transform::Pair(pair) => {
                         let encryption = secret(pair.encryption.key_length());
                         let integrity = secret(pair.integrity.key_length());

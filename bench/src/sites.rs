@@ -146,7 +146,7 @@ pub struct Calls {
 /// The crowd.
 pub struct Sites {
     all: Vec<Site>,
-    ports: [Port; 2],
+    ports: Vec<Port>,
     wake: Wake,
     batch: Batch,
     drops: DropCounters,
@@ -163,7 +163,7 @@ impl Sites {
     /// Sites that will call the gateway; made in the namespace where they live. Their first messages are made here, so
     /// that only the rest is part of a measurement.
     pub fn new(numbers: std::ops::Range<usize>, suite: Suite) -> Outcome<Self> {
-        let ports = [Port::bind(IKE_PORT)?, Port::bind(NAT_PORT)?];
+        let ports = vec![Port::bind(IKE_PORT)?, Port::bind(NAT_PORT)?];
         let all = numbers.map(|number| Site::new(number, suite)).collect::<Outcome<Vec<Site>>>()?;
         Ok(Self {
             all,

@@ -1,7 +1,8 @@
 //! `postern bench`: measurements.
 
 use crate::{
-    Outcome, bench_crypto, bench_look_up, bench_openvpn, bench_rfc2544, openvpn, run, version, wireguard,
+    Outcome, bench_crypto, bench_document, bench_look_up, bench_openvpn, bench_rfc2544, bench_secgw, openvpn,
+    run, version, wireguard,
 };
 use ::bench::report::Build;
 use ::bench::sites::Suite;
@@ -44,6 +45,11 @@ enum What {
     LookUp(bench_look_up::Arguments),
     /// Measure a device between two ports that carry Ethernet frames: throughput, latency, frame loss, back-to-back frames
     Rfc2544(Box<bench_rfc2544::Arguments>),
+    /// Repeat the protocol of document 002: RFC 2544 through two encryptors, ours beside strongSwan and ipsec-secgw (needs root)
+    #[command(name = "document-002")]
+    Document002(Box<bench_document::Arguments>),
+    /// Measure the gateway between Ethernet ports in memory, beside DPDK's ipsec-secgw, and with many rules
+    Secgw(bench_secgw::Arguments),
     /// Measure ciphers, hashes and handshakes with every engine, with and without special processor instructions
     Crypto(bench_crypto::Crypto),
     /// Check by a second measurement that the engine chosen for each cipher is the fastest
@@ -317,7 +323,7 @@ impl Protocol {
                 Choice::here(None).prepared_for(&[cipher.into()])
             }
             // Measured when the key is loaded.
-            (_, pipeline::Transform::Pair(_)) => Choice::here(None),
+            (_, pipeline::Transform::Pair(_) | pipeline::Transform::Null) => Choice::here(None),
         };
         Ok((protection, Some(Arc::new(choice))))
     }
@@ -362,68 +368,46 @@ fn measure(arguments: Arguments) -> Outcome {
     let program = std::env::current_exe;
     let say =
         |value: &serde_json::Value, text: &str| say(arguments.json, arguments.save.as_deref(), value, text);
+    // Reports have nothing in common but that they can be serialized, and `text`.
+    macro_rules! show {
+        ($report:expr) => {{
+            let report = $report;
+            say(&serde_json::to_value(&report)?, &report.text())
+        }};
+    }
     match arguments.what {
-        What::Tunnel(tunnel) => {
-            let report = measure_tunnel(tunnel, program()?, progress)?;
-            say(&serde_json::to_value(&report)?, &report.text())
-        }
-        What::Ipsec(ipsec) => {
-            let report = measure_ipsec(ipsec, program()?, progress)?;
-            say(&serde_json::to_value(&report)?, &report.text())
-        }
-        What::Openvpn(arguments) => {
-            let report = bench_openvpn::measure(arguments, program()?, progress)?;
-            say(&serde_json::to_value(&report)?, &report.text())
-        }
+        What::Tunnel(tunnel) => show!(measure_tunnel(tunnel, program()?, progress)?),
+        What::Ipsec(ipsec) => show!(measure_ipsec(ipsec, program()?, progress)?),
+        What::Openvpn(arguments) => show!(bench_openvpn::measure(arguments, program()?, progress)?),
         What::Ike(Ike { peer, suite: suites, setups, rounds, tunnels }) => {
             let (program, with_charon) = (program()?, peer == IkePeer::Charon);
             let options = ike::Options { program, with_charon, suites, setups, rounds, tunnels, progress };
-            let report = ike::run(&options)?;
-            say(&serde_json::to_value(&report)?, &report.text())
+            show!(ike::run(&options)?)
         }
-        What::Pipeline(pipeline) => {
-            let report = measure_pipeline(pipeline)?;
-            say(&serde_json::to_value(&report)?, &report.text())
-        }
-        What::LookUp(arguments) => {
-            let report = bench_look_up::measure(arguments)?;
-            say(&serde_json::to_value(&report)?, &report.text())
-        }
-        What::Rfc2544(arguments) => {
-            let report = bench_rfc2544::measure(*arguments, progress)?;
-            say(&serde_json::to_value(&report)?, &report.text())
-        }
+        What::Pipeline(pipeline) => show!(measure_pipeline(pipeline)?),
+        What::LookUp(arguments) => show!(bench_look_up::measure(arguments)?),
+        What::Rfc2544(arguments) => show!(bench_rfc2544::measure(*arguments, progress)?),
+        What::Document002(arguments) => show!(bench_document::measure(*arguments, program()?)?),
+        What::Secgw(arguments) => show!(bench_secgw::measure(arguments)?),
         What::Crypto(crypto) => {
             let (report, text) = bench_crypto::measure(crypto, program()?, progress)?;
             say(&serde_json::to_value(&report)?, &text)
         }
-        What::Choice(choice) => {
-            let report = bench_crypto::check(choice, progress)?;
-            say(&serde_json::to_value(&report)?, &report.text())
-        }
-        What::System => {
-            let report = system::run()?;
-            say(&serde_json::to_value(&report)?, &report.text())
-        }
+        What::Choice(choice) => show!(bench_crypto::check(choice, progress)?),
+        What::System => show!(system::run()?),
         What::CryptoWorker => worker::serve(),
         What::Peers(Hub { peers, rounds, rest }) => {
             let rest = Duration::from_secs_f64(rest);
-            let report = peers::run(&peers::Options { program: program()?, peers, rounds, rest, progress })?;
-            say(&serde_json::to_value(&report)?, &report.text())
+            show!(peers::run(&peers::Options { program: program()?, peers, rounds, rest, progress })?)
         }
         What::Commit(Commits { peers, rounds }) => {
-            let report = commit::run(&commit::Options { program: program()?, peers, rounds, progress })?;
-            say(&serde_json::to_value(&report)?, &report.text())
+            show!(commit::run(&commit::Options { program: program()?, peers, rounds, progress })?)
         }
         What::Flood(Flood { protocol, rate, seconds, rounds }) => {
             let (program, protocol) = (program()?, protocol.into());
-            let report = flood::run(&flood::Options { program, protocol, rate, seconds, rounds, progress })?;
-            say(&serde_json::to_value(&report)?, &report.text())
+            show!(flood::run(&flood::Options { program, protocol, rate, seconds, rounds, progress })?)
         }
-        What::OpenvpnStorm(arguments) => {
-            let report = bench_openvpn::storm(arguments, program()?, progress)?;
-            say(&serde_json::to_value(&report)?, &report.text())
-        }
+        What::OpenvpnStorm(arguments) => show!(bench_openvpn::storm(arguments, program()?, progress)?),
         What::GatewayWithoutCipher { interface } => wireguard::serve_without_cipher(interface),
         What::OpenvpnWithoutCipher { directives } => openvpn::run_without_cipher(directives),
         What::RunWithoutCipher { config, api } => run::run_without_cipher(config, api),

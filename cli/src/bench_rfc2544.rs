@@ -106,12 +106,12 @@ enum ProtocolName {
     Icmp,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.01..=3600.0).contains(seconds));
     seconds.ok_or_else(|| "a number of seconds from 0.01 to 3600".to_owned())
 }
 
-fn scale(text: &str) -> Result<f64, String> {
+pub(crate) fn scale(text: &str) -> Result<f64, String> {
     let scale = text.parse().ok().filter(|scale| (0.0001..=1.0).contains(scale));
     scale.ok_or_else(|| "a factor from 0.0001 to 1".to_owned())
 }
@@ -121,7 +121,7 @@ fn line(text: &str) -> Result<f64, String> {
     speed.map(|speed: f64| speed * 1e9).ok_or_else(|| "Gbit/s from 0.001 to 800".to_owned())
 }
 
-fn size(text: &str) -> Result<FrameSize, String> {
+pub(crate) fn size(text: &str) -> Result<FrameSize, String> {
     if text.eq_ignore_ascii_case("imix") {
         return Ok(FrameSize::Imix);
     }

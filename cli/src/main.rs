@@ -7,9 +7,11 @@ mod archiver;
 mod backup;
 mod bench;
 mod bench_crypto;
+mod bench_document;
 mod bench_look_up;
 mod bench_openvpn;
 mod bench_rfc2544;
+mod bench_secgw;
 mod child;
 mod client;
 mod closed;
@@ -52,6 +54,7 @@ mod show_log;
 mod show_machine;
 mod show_openvpn;
 mod show_qat;
+mod show_secgw;
 mod show_vpn;
 mod status;
 mod suite;
@@ -106,6 +109,8 @@ enum Verb {
     Doctor(doctor::Arguments),
     /// Measure a tunnel between two sites that are built on this machine (needs root)
     Demo {
+        #[command(subcommand)]
+        of: Option<DemoOf>,
         /// Seconds for each transfer
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
         seconds: u32,
@@ -133,6 +138,13 @@ enum Verb {
     Secgw(secgw::Arguments),
     /// Serve one WireGuard interface, to be configured with wg and wg-quick
     Wireguard(wireguard::Arguments),
+}
+
+/// What is demonstrated instead of a tunnel of WireGuard.
+#[derive(Subcommand)]
+enum DemoOf {
+    /// Put two encryptors between two hosts, and show the frames on the wire between them and the counters
+    Secgw,
 }
 
 /// The error that ends a command: a message for a person.
@@ -164,9 +176,12 @@ fn main() -> ExitCode {
         }
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::Doctor(arguments) => return ended(doctor::run(arguments)),
-        Verb::Demo { seconds } => {
+        Verb::Demo { of, seconds } => {
             bench::note_build();
-            bench::clean_up_when_told_to_end().map_err(Into::into).and_then(|()| ::bench::demo::run(seconds))
+            bench::clean_up_when_told_to_end().map_err(Into::into).and_then(|()| match of {
+                Some(DemoOf::Secgw) => ::bench::demo_secgw::run(),
+                None => ::bench::demo::run(seconds),
+            })
         }
         Verb::Generate(what) => generate::run(what),
         Verb::MachineHelper(arguments) => machine::serve(arguments),

@@ -16,7 +16,9 @@ use gateway::daemon::serve::{Event, Start, serve};
 use gateway::host::occupied;
 use gateway::https::Connection as HttpsConnection;
 use gateway::machine::Connection;
+use gateway::secgw::Opener;
 use sd_notify::NotifyState;
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -116,6 +118,7 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
         Some(state) => Some(archiver::start(state, &arguments.api, &arguments.copies, user.as_ref())?),
         None => None,
     };
+    let opener = opener(&read.settings, user.clone())?;
     privilege::drop_unneeded(Needs {
         raw_sockets: true,
         file: Some(&arguments.config),
@@ -125,11 +128,27 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
         ..Needs::default()
     })?;
     let runtime = privilege::runtime()?;
-    let outcome =
-        runtime.block_on(start(arguments, state, file, read, (machine, https, name_servers), engines));
+    let outcome = runtime.block_on(start(
+        arguments,
+        state,
+        file,
+        read,
+        (machine, https, name_servers, opener),
+        engines,
+    ));
     // Do not wait for a name server that does not answer.
     runtime.shutdown_background();
     outcome
+}
+
+/// Who opens Ethernet ports, where the configuration has some: the daemon does not keep the rights to.
+fn opener(settings: &Settings, user: Option<User>) -> io::Result<Option<Opener>> {
+    let prepare = move || {
+        if let Some(Err(error)) = user.as_ref().map(service_user::become_user) {
+            tracing::warn!("the thread that opens ports: {error}");
+        }
+    };
+    (!settings.secgw.is_empty()).then(|| Opener::start(prepare)).transpose()
 }
 
 /// What a configuration has, in numbers.
@@ -147,7 +166,7 @@ async fn start(
     state: Option<PathBuf>,
     file: ConfigFile,
     read: Read,
-    (machine, https, name_servers): (Connection, HttpsConnection, Option<UnixStream>),
+    (machine, https, name_servers, opener): (Connection, HttpsConnection, Option<UnixStream>, Option<Opener>),
     engines: Engines,
 ) -> Outcome {
     let (orders, inbox) = Orders::channel();
@@ -167,6 +186,7 @@ async fn start(
         machine,
         https,
         name_servers,
+        opener,
         open_at_exit,
         engines,
         tell: tell_systemd,

@@ -5,14 +5,19 @@
 //! file ── settings ───────┴──> check: the errors at start ──> serve; lint: all that is wrong
 //! ```
 
+mod ike;
+mod reread;
 mod serve;
+mod surroundings;
 
 use crate::Failure;
 use clap::Args;
 use config::secgw::{self, CommandLine, Context, Finding, Loaded, Severity};
+use reread::Source;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Stands between the words of EAL and those of ipsec-secgw.
@@ -23,14 +28,15 @@ const WORDS: &str = "command line";
 
 #[derive(Args)]
 #[command(
-    override_usage = "postern secgw [EAL] -- -p MASK -f FILE --config (PORT,QUEUE,LCORE) [OPTION]... [--check]
+    override_usage = "postern secgw [EAL] -- -p MASK -f FILE --config (PORT,QUEUE,LCORE) [OPTION]... [--ike FILE] [--check] [--api SOCKET]
        postern secgw --lint FILE [--json] [--strict]"
 )]
 #[command(after_help = "\
 Files and words are those of DPDK's example program ipsec-secgw 22.11. What of them is not served yet is refused with
-a sentence. Statistics are printed at the end (SIGINT, SIGTERM), and each -t seconds.
+a sentence. Statistics are printed at the end (SIGINT, SIGTERM), and each -t seconds; postern show secgw prints them
+at any time. SIGHUP or postern reload secgw reads the file again, without loss.
 
---check, --lint, --json and --strict stand anywhere among the words.
+--check, --lint, --ike, --json, --strict and --api stand anywhere among the words.
 
 exit codes: 0, the file and the words are accepted (--check), or nothing is wrong (--lint; notes do not count);
             1, --lint found traps; 2, ipsec-secgw or Postern would not start")]
@@ -41,12 +47,18 @@ pub(crate) struct Arguments {
     /// List each trap of a file, with its line and what to do
     #[arg(long, value_name = "FILE")]
     lint: Option<String>,
+    /// The configuration with the peers that policies name: sp ipv4 out ike PEER ...
+    #[arg(long, value_name = "FILE")]
+    ike: Option<String>,
     /// Print findings as JSON
     #[arg(long)]
     json: bool,
-    /// Refuse what only Postern takes: default routes, and udp-encap on SAs without offload
+    /// Refuse what only Postern takes: default routes, policies with ike, and udp-encap on SAs without offload
     #[arg(long)]
     strict: bool,
+    /// Where postern show secgw asks: /run/postern/secgw.sock, or secgw@NAMESPACE.sock if that is taken
+    #[arg(long, value_name = "SOCKET")]
+    api: Option<PathBuf>,
     /// The words of EAL, --, and those of ipsec-secgw
     #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
@@ -71,7 +83,7 @@ struct Reported {
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     arguments.take_own_words(std::env::args().any(|word| word == END))?;
-    let Arguments { check, lint, json, strict, words } = arguments;
+    let Arguments { check, lint, ike, json, strict, api, words } = arguments;
     if words.is_empty() && lint.is_none() {
         return Err(
             "there is nothing to do\n  fix: postern secgw --lint FILE, or ipsec-secgw's own words".into()
@@ -86,14 +98,28 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
                 lint.clone().or_else(|| command_line.as_ref().map(|line| line.application.file.clone()));
             let file = file.unwrap_or_default();
             let loaded = load(&file, command_line.as_ref(), strict)?;
-            let findings = match &command_line {
-                Some(command_line) if is_check => secgw::check(&loaded, command_line, strict),
+            let peers = ike::peers(ike.as_deref())?;
+            let source = command_line.clone().map(|command_line| Source {
+                file: file.clone(),
+                command_line,
+                strict,
+                ike: ike.clone(),
+            });
+            let mut findings = match &source {
+                Some(source) if is_check => {
+                    let mut findings = secgw::check(&loaded, &source.command_line, strict);
+                    findings.extend(source.check_ike(&loaded.settings, &peers));
+                    findings
+                }
                 _ => secgw::lint(&loaded, command_line.as_ref(), strict),
             };
-            if let (Some(line), true) = (&command_line, is_check && !check)
+            if !(is_check && check) {
+                findings.extend(surroundings::check(&loaded.settings, command_line.as_ref()));
+            }
+            if let Some(source) = source.filter(|_| is_check && !check)
                 && !secgw::is_refused(&findings)
             {
-                return serve::serve(&file, loaded.settings, line, &findings);
+                return serve::serve(source, loaded.settings, &peers, &findings, api.as_deref());
             }
             if !json && is_check && !secgw::is_refused(&findings) {
                 deliver(&accepted(&file, &loaded))?;
@@ -131,7 +157,11 @@ impl Arguments {
                 "--check" => self.check = true,
                 "--json" => self.json = true,
                 "--strict" => self.strict = true,
+                "--ike" => self.ike = Some(words.next().ok_or("--ike needs a file\n  fix: --ike FILE")?),
                 "--lint" => self.lint = Some(words.next().ok_or("--lint needs a file\n  fix: --lint FILE")?),
+                "--api" => {
+                    self.api = Some(words.next().ok_or("--api needs a socket\n  fix: --api SOCKET")?.into());
+                }
                 _ => self.words.push(word),
             }
         }
@@ -227,6 +257,11 @@ mod tests {
         assert_eq!(read.words.join(" "), "-l 0-1 -n 4 --vdev net_tap0 -- -p 0x3 -f ep0.cfg --config (0,0,0)");
         let read = parsed("secgw --check --strict --lcores=0 -- -P -f x");
         assert!(read.check && read.strict);
+        let read = parsed("secgw --lcores=0 -- -P -f x --api /run/x.sock");
+        assert_eq!(
+            (read.api, read.words.join(" ")),
+            (Some("/run/x.sock".into()), "--lcores=0 -- -P -f x".to_owned())
+        );
         assert_eq!(read.words.join(" "), "--lcores=0 -- -P -f x");
         for line in ["secgw -- -P --check -f x", "secgw --check -- -P -f x"] {
             assert_eq!(parsed(line).words.join(" "), "-- -P -f x", "{line}");

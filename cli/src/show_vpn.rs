@@ -37,7 +37,7 @@ pub(crate) fn sas(request: &Request) -> Result<Answer, Failure> {
 }
 
 pub(crate) fn details(request: &Request) -> Result<Answer, Failure> {
-    answer_of_peers(request, |peers| peers.iter().map(detail::sa).collect())
+    answer_of_peers(request, detail_text)
 }
 
 pub(crate) fn connections(request: &Request) -> Result<Answer, Failure> {
@@ -53,7 +53,7 @@ pub(crate) fn states(request: &Request) -> Result<Answer, Failure> {
 }
 
 pub(crate) fn ike_sas(request: &Request) -> Result<Answer, Failure> {
-    answer_of_peers(request, |peers| peers.iter().map(ike_sa).collect())
+    answer_of_peers(request, ike_text)
 }
 
 pub(crate) fn secrets(request: &Request) -> Result<Answer, Failure> {
@@ -83,6 +83,16 @@ pub(crate) fn remote_access() -> Answer {
         "IPSec Proposal",
     ];
     Answer::new(serde_json::json!({ "connections": [] }), move |_| tabulate(&head, &[]))
+}
+
+/// The IKE SAs of peers.
+pub(crate) fn ike_text(peers: &[IpsecPeer]) -> String {
+    peers.iter().map(ike_sa).collect()
+}
+
+/// All details of peers.
+pub(crate) fn detail_text(peers: &[IpsecPeer]) -> String {
+    peers.iter().map(detail::sa).collect()
 }
 
 fn debug_text(peer: &IpsecPeer) -> String {
@@ -159,7 +169,8 @@ pub(crate) fn reason(peer: &IpsecPeer) -> String {
     }
 }
 
-fn sa_table(peers: &[IpsecPeer]) -> String {
+/// The tunnels of peers.
+pub(crate) fn sa_table(peers: &[IpsecPeer]) -> String {
     let mut head = vec![
         "Connection",
         "State",

@@ -45,7 +45,8 @@ fn every_example_is_right() {
         assert!(warnings.is_empty(), "{}: {warnings:?}", path.display());
         let serves_tunnels = !settings.wireguard.is_empty()
             || !settings.openvpn.is_empty()
-            || !settings.ipsec.peers.is_empty();
+            || !settings.ipsec.peers.is_empty()
+            || !settings.secgw.is_empty();
         assert!(serves_tunnels, "{}", path.display());
     }
 }

@@ -185,14 +185,7 @@ w4G6S/7/gwGWua4HU5M6UmJJ8KqhRANCAAR5p7WOEpxkB+Y/HTKG09aQNJjPf7sZ\n\
 Er9VEYErsgVcPa6REV7Z+w+kfmWjDwESkPTnsyqgLKdNN/xBSZtFxHiJ\n\
 -----END PRIVATE KEY-----\n\
 ";
-        let new = "-----BEGIN ENCRYPTED PRIVATE KEY-----\n\
-MIHsMFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAcBAikBShZ3O+5wAICCAAw\n\
-DAYIKoZIhvcNAgkFADAdBglghkgBZQMEASoEEK97qngU4DAr8yf0y3rrFn0EgZCR\n\
-eAs+02fHnJ0E3RuKIk6HEebBc1+zZPMePWllWqVQyAWbDcsQbAR5Di46FLsHsO+h\n\
-VPdVfA7SPUNNwt/+SVsJBC9RtTkfsIeLxYwH17kig17bnonaI1oWt/b/1oq3wrzk\n\
-i7Pz0vTCSCtsmPmDCaSWOktbGC8vsm1iSmJs7o33UWc16fWa906Hx++yHZS7D54=\n\
------END ENCRYPTED PRIVATE KEY-----\n\
-";
+        let new = include_str!("../tests/keys/locked.pem");
         let old = "-----BEGIN EC PRIVATE KEY-----\n\
 Proc-Type: 4,ENCRYPTED\n\
 DEK-Info: AES-256-CBC,9085721039A222C49FA1D19580E06D7C\n\

@@ -13,6 +13,7 @@ use crate::host::wants::Wants;
 use crate::https::Process;
 use crate::machine::Client;
 use crate::openvpn::dns::NameServers;
+use crate::secgw::Opener;
 use crate::tunnel_interface::{Counters, Removed};
 use axum::Router;
 use config::{Path, Settings};
@@ -37,6 +38,8 @@ pub struct Context {
     pub https: Mutex<Process>,
     /// Who sets name servers of this machine, if root has started the daemon.
     pub name_servers: Option<NameServers>,
+    /// Who opens Ethernet ports, if the daemon was started with gateways between them.
+    pub opener: Option<Opener>,
 }
 
 /// Work that may wait for others, as for a name server.

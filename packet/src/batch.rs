@@ -19,6 +19,7 @@ struct Span {
 }
 
 impl Span {
+    #[inline]
     fn range(self) -> Range<usize> {
         self.start as usize..(self.start + self.length) as usize
     }
@@ -62,6 +63,7 @@ impl Batch {
     }
 
     /// The number of packets, including dropped ones.
+    #[inline]
     pub fn len(&self) -> usize {
         self.spans.len()
     }
@@ -72,11 +74,13 @@ impl Batch {
     }
 
     /// Free bytes in the slab.
+    #[inline]
     pub fn free(&self) -> usize {
         self.slab.bytes().len() - self.used
     }
 
     /// The bytes that [`append`](Self::append) takes for a packet of `length` bytes.
+    #[inline]
     pub fn footprint(length: usize) -> usize {
         (HEADROOM + length + TAILROOM).next_multiple_of(Slab::ALIGNMENT)
     }
@@ -153,6 +157,7 @@ impl Batch {
     }
 
     /// Makes one train of all packets from `first` on.
+    #[inline]
     pub fn close_train(&mut self, first: usize, endpoint: Option<Endpoint>, ds_field: u8) {
         if first < self.spans.len() {
             self.trains.push(Train { packets: first..self.spans.len(), endpoint, ds_field });
@@ -160,11 +165,13 @@ impl Batch {
     }
 
     /// The trains, in order.
+    #[inline]
     pub fn trains(&self) -> &[Train] {
         &self.trains
     }
 
     /// Replaces the trains, for a stage that regroups packets.
+    #[inline]
     pub fn set_trains(&mut self, trains: impl IntoIterator<Item = Train>) {
         self.trains.clear();
         self.trains.extend(trains);
@@ -191,6 +198,7 @@ impl Batch {
     }
 
     /// Packets of `range` that were not dropped, with their indices, all borrowed at once.
+    #[inline]
     pub fn packets_mut(&mut self, range: Range<usize>) -> PacketsMut<'_> {
         PacketsMut {
             rest: self.slab.bytes_mut(),
@@ -201,11 +209,13 @@ impl Batch {
     }
 
     /// Indices of the packets of `range` that were not dropped.
+    #[inline]
     pub fn live(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
         range.filter(|&index| self.spans[index].length != 0)
     }
 
     /// Whether packet `index` was not dropped.
+    #[inline]
     pub fn is_live(&self, index: usize) -> bool {
         self.spans[index].length != 0
     }

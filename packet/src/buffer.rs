@@ -25,11 +25,13 @@ impl Slab {
     }
 
     /// The whole block.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.lines.as_bytes()
     }
 
     /// The whole block, to write to.
+    #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.lines.as_mut_bytes()
     }

@@ -14,6 +14,9 @@ impl Sum {
     /// The sum of `bytes`; an odd last byte is padded with zero.
     #[inline]
     pub fn of(bytes: &[u8]) -> Self {
+        if bytes.len() < 64 {
+            return Self::of_rest(bytes);
+        }
         // Sixteen independent 32-bit sums in 64-bit variables: the compiler vectorizes them, and none overflows
         // before four billion additions.
         let mut lanes = [0u64; 16];
@@ -23,8 +26,14 @@ impl Sum {
                 *lane += word_of(word);
             }
         }
-        let mut words = blocks.remainder().chunks_exact(4);
-        let mut sum: u64 = lanes.iter().sum();
+        Self(lanes.iter().sum::<u64>() + Self::of_rest(blocks.remainder()).0)
+    }
+
+    /// The sum of fewer than 64 bytes, such as a header.
+    #[inline(always)]
+    fn of_rest(bytes: &[u8]) -> Self {
+        let mut words = bytes.chunks_exact(4);
+        let mut sum = 0;
         for word in &mut words {
             sum += word_of(word);
         }

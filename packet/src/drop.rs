@@ -115,6 +115,8 @@ drop_reasons! {
     InsideRefused = "inside-refused", "the tunnel interface refused the packet: it is down or its queue is full";
     /// The ring of a port that carries frames is full.
     RingFull = "ring-full", "a ring of the port is full: more frames than its other end takes";
+    /// The burst has no room for a further packet.
+    BurstFull = "burst-full", "no room in the burst for fragments or an ICMP error: more arrives at once than the gateway carries";
     /// The crypto engine reported an internal error.
     EngineFailed = "engine-failed", "the crypto engine failed";
     /// Dropped on purpose by the fault injection of `port`.

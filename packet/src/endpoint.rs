@@ -16,12 +16,16 @@ pub struct Endpoint {
     pub local: Option<IpAddr>,
     /// Whether the port is one of TCP: a peer in UDP can have the same address and port.
     pub is_tcp: bool,
+    /// Which of the UDP sockets of the interface has this path, where it has several ports or addresses of one IP version: an
+    /// answer leaves from the port that the peer sent to.
+    pub binding: u8,
 }
 
 impl Endpoint {
     /// An endpoint in UDP, or of ESP, whose local address the kernel chooses.
+    #[inline]
     pub fn new(remote: SocketAddr) -> Self {
-        Self { remote, local: None, is_tcp: false }
+        Self { remote, local: None, is_tcp: false, binding: 0 }
     }
 
     /// A TCP connection with this peer.

@@ -84,6 +84,17 @@ pub(crate) fn set_up(name: &str) -> Result<(), Errno> {
     ask(&socket, name, libc::SIOCSIFFLAGS as _, |request| request.ifr_ifru.ifru_flags = flags).map(drop)
 }
 
+/// Gives the interface this Ethernet address.
+pub(crate) fn set_hardware_address(name: &str, address: [u8; 6]) -> Result<(), Errno> {
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let mut hardware =
+        libc::sockaddr { sa_family: libc::ARPHRD_ETHER as libc::sa_family_t, sa_data: [0; 14] };
+    for (to, from) in hardware.sa_data.iter_mut().zip(address) {
+        *to = from as libc::c_char;
+    }
+    ask(&socket, name, libc::SIOCSIFHWADDR as _, |request| request.ifr_ifru.ifru_hwaddr = hardware).map(drop)
+}
+
 /// The Ethernet address of an interface.
 pub fn hardware_address(name: &str) -> Result<[u8; 6], LinkError> {
     let address = || {

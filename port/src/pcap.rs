@@ -79,18 +79,12 @@ fn datagram_header(endpoint: &Endpoint, inbound: bool, length: usize) -> Vec<u8>
     };
     let ip = match (source.ip(), destination.ip()) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            let mut header = Ipv4Header {
-                version_ihl: 0x45,
-                ds_field: 0,
-                total_length: ((Ipv4Header::LENGTH + udp_length) as u16).into(),
-                identification: 0.into(),
-                fragment: 0.into(),
-                ttl: 64,
-                protocol: UDP,
-                checksum: [0; 2],
-                source: source.octets(),
-                destination: destination.octets(),
-            };
+            let mut header = Ipv4Header::new(
+                UDP,
+                source.octets(),
+                destination.octets(),
+                (Ipv4Header::LENGTH + udp_length) as u16,
+            );
             header.finish();
             header.as_bytes().to_vec()
         }
@@ -171,6 +165,16 @@ pub fn read(path: &Path) -> io::Result<Vec<Vec<u8>>> {
         packets.extend(packet.map_err(to_io)?.data.get(skip..).map(<[u8]>::to_vec));
     }
     Ok(packets)
+}
+
+/// Writes Ethernet frames to a new capture file.
+pub fn write_frames<'a>(path: &Path, frames: impl IntoIterator<Item = &'a [u8]>) -> io::Result<()> {
+    let capture = Capture::create_for_frames(path)?;
+    for frame in frames {
+        capture.write(None, false, frame);
+    }
+    // It is written out when it is dropped.
+    Ok(())
 }
 
 fn to_io(error: PcapError) -> io::Error {

@@ -29,9 +29,12 @@ pub fn open(name: &str) -> Result<(TapReceive, TapTransmit), TunError> {
     Ok((TapReceive(Arc::clone(&fd)), TapTransmit { fd, refusal: None, refused: 0 }))
 }
 
-/// Sets the interface up, for a port whose program is the only one that knows of it.
-pub fn set_up(name: &str) -> Result<(), TunError> {
-    crate::link::set_up(name).map_err(|error| TunError::Other(name.to_owned(), error))
+/// Sets the interface up, for a port whose program is the only one that knows of it; with an Ethernet address if one is given.
+pub fn set_up(name: &str, address: Option<[u8; 6]>) -> Result<(), TunError> {
+    let addressed = address.map_or(Ok(()), |address| crate::link::set_hardware_address(name, address));
+    addressed
+        .and_then(|()| crate::link::set_up(name))
+        .map_err(|error| TunError::Other(name.to_owned(), error))
 }
 
 impl Receive for TapReceive {

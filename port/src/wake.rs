@@ -23,7 +23,7 @@ impl Wake {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Waits until one of at most three `descriptors` is readable, or the event is signalled; returns which are
+    /// Waits until one of at most 32 `descriptors` is readable, or the event is signalled; returns which are
     /// readable.
     pub fn wait<const N: usize>(&self, descriptors: [Option<BorrowedFd<'_>>; N]) -> io::Result<[bool; N]> {
         self.wait_at_most(descriptors, None)
@@ -35,9 +35,22 @@ impl Wake {
         descriptors: [Option<BorrowedFd<'_>>; N],
         limit: Option<Duration>,
     ) -> io::Result<[bool; N]> {
+        let mut readable = [false; N];
+        self.wait_for(&descriptors, limit, &mut readable)?;
+        Ok(readable)
+    }
+
+    /// As [`wait_at_most`](Self::wait_at_most), for a number of descriptors, at most 32, that is not known before; `readable` is at
+    /// least as long.
+    pub(crate) fn wait_for(
+        &self,
+        descriptors: &[Option<BorrowedFd<'_>>],
+        limit: Option<Duration>,
+        readable: &mut [bool],
+    ) -> io::Result<()> {
         let limit = limit.map(|limit| Timespec::try_from(limit).expect("limits are short"));
-        let mut polled = ArrayVec::<PollFd<'_>, 4>::new();
-        for fd in &descriptors {
+        let mut polled = ArrayVec::<PollFd<'_>, 33>::new();
+        for fd in descriptors {
             // A missing descriptor is replaced by the event, and its result is ignored.
             polled.push(PollFd::from_borrowed_fd(fd.unwrap_or(self.0.as_fd()), PollFlags::IN));
         }
@@ -45,10 +58,13 @@ impl Wake {
         if !spin(&mut polled, Pace::now())? {
             while poll_or_interrupted(&mut polled, limit.as_ref())?.is_none() {}
         }
-        if !polled[N].revents().is_empty() {
+        if !polled[descriptors.len()].revents().is_empty() {
             let _ = rustix::io::read(&self.0, &mut [0; 8]);
         }
-        Ok(std::array::from_fn(|i| descriptors[i].is_some() && !polled[i].revents().is_empty()))
+        for (place, readable) in readable[..descriptors.len()].iter_mut().enumerate() {
+            *readable = descriptors[place].is_some() && !polled[place].revents().is_empty();
+        }
+        Ok(())
     }
 
     /// Waits until one of any number of `descriptors` is readable, or the event is signalled, for at most `limit`.

@@ -21,16 +21,11 @@ fn ip(version: Version, protocol: u8, length: usize, identification: u16, dont_f
     match version {
         Version::V4 => {
             let mut header = Ipv4Header {
-                version_ihl: 0x45,
                 ds_field: 0x0a,
-                total_length: ((20 + length) as u16).into(),
                 identification: identification.into(),
                 fragment: if dont_fragment { 0x4000 } else { 0 }.into(),
                 ttl: 63,
-                protocol,
-                checksum: [0; 2],
-                source: [10, 0, 0, 1],
-                destination: [10, 0, 0, 2],
+                ..Ipv4Header::new(protocol, [10, 0, 0, 1], [10, 0, 0, 2], (20 + length) as u16)
             };
             header.finish();
             header.as_bytes().to_vec()

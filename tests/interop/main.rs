@@ -19,10 +19,13 @@ mod openvpn_client_ends;
 mod openvpn_ends;
 mod openvpn_management;
 mod openvpn_scripts;
+mod openvpn_server;
 #[path = "../netns/openvpn_sites.rs"]
 #[allow(dead_code)]
 mod openvpn_sites;
+mod openvpn_sockets;
 mod plain_kernel;
+mod secgw_scripts;
 mod strongswan;
 #[path = "../netns/support.rs"]
 #[allow(dead_code)]

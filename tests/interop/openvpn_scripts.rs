@@ -181,3 +181,50 @@ fn a_client_ends_when_it_is_idle_when_its_server_is_gone_and_when_a_handshake_fa
     ends.start(Program::Stock, CLIENT_END, "");
     ends.wait("it ends twice", |it| ended(it, "session-timeout ends the session with client client") >= 2);
 }
+
+/// A program that puts name servers into a file as those do that come with OpenVPN, and takes them out.
+const RESOLVE: &str = r##"#!/bin/sh
+set -e
+file="$folder/resolv"
+[ "$script_type" = down ] && { echo "$foreign_option_1" > "$folder/last"; rm "$file"; exit 0; }
+number=1
+while eval "option=\$foreign_option_$number"; [ -n "$option" ]; do
+    set -- $option
+    case "$1 $2" in
+        "dhcp-option DNS") echo "nameserver $3" ;;
+        "dhcp-option DOMAIN") echo "search $3" ;;
+        *) echo "# $option" ;;
+    esac
+    number=$((number + 1))
+done > "$file.part"
+mv "$file.part" "$file"
+"##;
+
+#[test]
+fn a_program_sets_the_name_servers_that_a_stock_server_pushes() {
+    let Some(mut ends) = Client::sites(Program::Stock) else { return };
+    let resolve = ends.write("resolve", RESOLVE, 0o755);
+    let folder = resolve.strip_suffix("/resolve").expect("ours").to_owned();
+    let file = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).ok();
+    let lines =
+        format!("script-security 2\nup {resolve}\ndown {resolve}\nsetenv folder {folder}\nup-restart\n");
+    ends.start(Program::Ours, CLIENT_END, &lines);
+    let answers = [
+        (
+            "push \"dhcp-option DNS 10.9.0.1\"\npush \"dhcp-option NTP 10.9.0.3\"\npush \"dhcp-option DNS fd09::1\"\n\
+          push \"dhcp-option DOMAIN corp.example\"\n",
+            "nameserver 10.9.0.1\n# dhcp-option NTP 10.9.0.3\nnameserver fd09::1\nsearch corp.example\n",
+        ),
+        // The next server pushes less: nothing of the first one is left.
+        ("push \"dhcp-option DNS 10.9.0.9\"\n", "nameserver 10.9.0.9\n"),
+    ];
+    for (pushed, expected) in answers {
+        ends.start(Program::Stock, SERVER_END, pushed);
+        ends.wait(expected, |_| file("resolv").as_deref() == Some(expected));
+        ends.wait("it connects", |it| it.reaches("10.9.0.1"));
+        ends.kill(SERVER_END, Signal::KILL);
+    }
+    ends.kill(CLIENT_END, Signal::TERM);
+    ends.wait("they are taken out", |_| file("last").is_some() && file("resolv").is_none());
+    assert_eq!(file("last").as_deref(), Some("dhcp-option DNS 10.9.0.9\n"));
+}

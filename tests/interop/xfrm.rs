@@ -134,6 +134,7 @@ impl Case {
                 };
                 format!("aead '{name}' {} {}", hex(&keys), tag * 8)
             }
+            Transform::Null => unreachable!("no case has it"),
             Transform::Gmac(_) => format!("aead 'rfc4543(gcm(aes))' {} 128", hex(&keys)),
             Transform::Pair(Pair { encryption, integrity }) => {
                 let (key, mac) = keys.split_at(keys.len() - integrity.key_length());
@@ -153,9 +154,9 @@ impl Case {
         let mode = if self.mode == Mode::Tunnel { "tunnel" } else { "transport" };
         let flags = match (self.extended, self.mode) {
             (true, Mode::Tunnel) => "replay-window 128 flag esn af-unspec",
-            (true, Mode::Transport) => "replay-window 128 flag esn",
+            (true, Mode::Transport | Mode::BumpInTheWire) => "replay-window 128 flag esn",
             (false, Mode::Tunnel) => "replay-window 32 flag af-unspec",
-            (false, Mode::Transport) => "replay-window 32",
+            (false, Mode::Transport | Mode::BumpInTheWire) => "replay-window 32",
         };
         let ([our, its], [ours, theirs]) = (&self.inside, &self.outside);
         let state = |from: usize, source: &str, destination: &str| {

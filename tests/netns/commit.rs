@@ -181,6 +181,7 @@ impl Sites {
                 machine(),
                 Process::default(),
                 None,
+                None,
             );
             let refused = runtime.block_on(daemon.apply(before, Policy::AllOrNothing));
             assert!(refused.is_empty(), "{refused:?}");

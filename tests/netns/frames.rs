@@ -181,6 +181,40 @@ fn a_device_that_loses_duplicates_reorders_or_corrupts_is_reported_as_that() {
     }
 }
 
+#[test]
+fn the_protocol_of_document_002_runs_through_two_encryptors_and_through_one() {
+    if crate::support::lab(&["root"]).is_none() {
+        return;
+    }
+    let mut command = Command::new(postern());
+    command.args(
+        "bench document-002 --json --seconds 0.02 --size 256 --part frame-sizes --part encryptor".split(' '),
+    );
+    command.args("--peer ipsec-secgw --peer-directory /proc/none".split(' '));
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("ipsec-secgw is not measured: ") && said.contains("3/3 Encryptor: 256"), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["missing"][0][0], "ipsec-secgw");
+    let entries = report["entries"].as_array().expect("a list");
+    assert_eq!(entries.len(), 3, "the pair, and one encryptor in one and both directions: {report:#}");
+    for entry in entries {
+        assert_eq!((&entry["device"], &entry["error"]), (&"postern".into(), &Value::Null), "{entry:#}");
+        let trials = entry["result"]["trials"].as_array().expect("a list");
+        let through: Vec<&Value> = trials.iter().filter(|it| it["purpose"] != "calibration").collect();
+        let directions = if entry["both"] == true { 2 } else { 1 };
+        for direction in 0..directions {
+            let received = |it: &&Value| it["directions"][direction]["received"].as_u64().expect("a count");
+            assert!(through.iter().map(received).sum::<u64>() > 100, "{entry:#}");
+        }
+        let of = |name: &str| through.iter().map(|it| it[name].as_u64().expect("a count")).sum::<u64>();
+        let wrong = ["corrupted", "clear", "repeated", "duplicated", "reordered"].map(of);
+        assert_eq!(wrong, [0; 5], "every frame was decrypted as it was sent: {entry:#}");
+    }
+    assert_eq!(entries[0]["fixed"].as_array().map(Vec::len), Some(2), "the document's rates: {report:#}");
+}
+
 /// The queues of an interface by generic AF_XDP.
 fn queues(interface: &str) -> (Vec<XdpReceive>, Vec<XdpTransmit>) {
     let options = XdpOptions { modes: &[Mode::Generic], ..XdpOptions::default() };

@@ -31,8 +31,13 @@ impl Client {
 
     /// Starts an end with these lines.
     pub fn start(&mut self, program: Program, end: usize, lines: &str) {
+        self.start_with(program, end, |text| text + lines);
+    }
+
+    /// Starts an end with the usual lines, changed.
+    pub fn start_with(&mut self, program: Program, end: usize, change: impl FnOnce(String) -> String) {
         // A time of renewal: without one, the first remote is a port at which no server answers.
-        let text = configuration(&self.files, end, &self.interfaces[end], Some(3600)) + lines;
+        let text = change(configuration(&self.files, end, &self.interfaces[end], Some(3600)));
         self.processes[end] = Some(start(&mut self.lab, &self.files, program, end, &text));
     }
 

@@ -1,6 +1,7 @@
 //! `postern secgw` as two encryptors with one file, between hosts whose kernels know nothing of it.
 
 use crate::support::{PATIENCE, postern};
+use lab::postern::Postern;
 use lab::{Lab, Process, wait_until};
 use packet::header::esp::ESP;
 use packet::header::flow::Upper;
@@ -65,33 +66,24 @@ fn file(key: &str) -> String {
     FILE.replace("KEY", key).replace("CBC", &vec!["c5"; 16].join(":"))
 }
 
+/// Makes a veth pair between two namespaces, up at both ends.
+fn connect(lab: &Lab, (a, from, b, to): (&str, &str, &str, &str)) {
+    let (namespace_a, namespace_b) = (lab.namespace(a), lab.namespace(b));
+    let line = format!("link add {from} netns {namespace_a} type veth peer name {to} netns {namespace_b}");
+    lab::run("ip", line.split(' ')).expect("a veth pair can be made");
+    for (namespace, interface) in [(a, from), (b, to)] {
+        lab.run(namespace, "sysctl", &["-qw", &format!("net.ipv6.conf.{interface}.disable_ipv6=1")])
+            .expect("it can be set");
+        lab.ip(namespace, &format!("link set {interface} up")).expect("it is there");
+    }
+}
+
 /// host ─ left ─ wire ─ right, whose own kernel is the host behind its TAP interface. All ports are veth pairs but that one.
 fn scene() -> Option<Lab> {
     let lab = crate::support::lab(&["host", "left", "wire", "right"])?;
-    for (a, from, b, to) in
-        [("host", "eth0", "left", "p0"), ("left", "u0", "wire", "w0"), ("wire", "w1", "right", "u0")]
+    for ends in [("host", "eth0", "left", "p0"), ("left", "u0", "wire", "w0"), ("wire", "w1", "right", "u0")]
     {
-        let (namespace_a, namespace_b) = (lab.namespace(a), lab.namespace(b));
-        let words = [
-            "link",
-            "add",
-            from,
-            "netns",
-            &namespace_a,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            to,
-            "netns",
-            &namespace_b,
-        ];
-        lab::run("ip", words).expect("a veth pair can be made");
-        for (namespace, interface) in [(a, from), (b, to)] {
-            lab.run(namespace, "sysctl", &["-qw", &format!("net.ipv6.conf.{interface}.disable_ipv6=1")])
-                .expect("it can be set");
-            lab.ip(namespace, &format!("link set {interface} up")).expect("it is there");
-        }
+        connect(&lab, ends);
     }
     lab.ip("wire", "link add br0 type bridge").expect("a bridge can be made");
     for interface in ["w0", "w1", "br0"] {
@@ -131,7 +123,10 @@ fn start(lab: &mut Lab, namespace: &str, file: &Path, devices: [&str; 2]) -> Pro
     let output = File::create(file.with_extension(namespace)).expect("it can be made");
     command.args(["secgw", "-l", "0", "--no-pci", "--vdev", devices[0], "--vdev", devices[1], "--"]);
     command.args(["-P", "-p", "0x3", "-u", "0x2", "-w", "64", "-f"]).arg(file);
-    command.args(["--config", "(0,0,0),(1,0,0)"]).stdout(output);
+    command
+        .args(["--config", "(0,0,0),(1,0,0)", "--api"])
+        .arg(file.with_extension(format!("{namespace}.sock")));
+    command.stdout(output);
     lab.start(&mut command).expect("it starts")
 }
 
@@ -172,6 +167,72 @@ fn watch(stop: &AtomicBool, is_ready: &AtomicBool) -> ([usize; 2], Vec<Vec<u8>>)
     (esp, others)
 }
 
+/// Tells the watcher to stop when it is dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// An operational command, asked of the left encryptor.
+fn ask(file: &Path, words: &[&str]) -> (String, Option<i32>) {
+    let mut command = std::process::Command::new(postern());
+    let output = command.args(words).arg("--api").arg(file.with_extension("left.sock")).output();
+    let output = output.expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    (text.into_owned(), output.status.code())
+}
+
+/// Reloads the left encryptor for as long as a train of pings lasts, each time with one more rule; then with a wrong file.
+fn keeps_all_over_reloads(lab: &Lab, file: &Path) {
+    let right = std::fs::read_to_string(file).expect("it is there");
+    let is_over = AtomicBool::new(false);
+    let reloads = std::thread::scope(|scope| {
+        let pings = scope.spawn(|| {
+            let words = ["-c", "300", "-i", "0.01", "-W", "20", "-q", "192.168.2.2"];
+            let answered = lab.run("host", "ping", &words);
+            is_over.store(true, Ordering::Relaxed);
+            answered
+        });
+        let mut reloads = 0;
+        while reloads < 3 || !is_over.load(Ordering::Relaxed) {
+            reloads += 1;
+            let rule =
+                format!("sp ipv4 out esp discard pri 9 dst 10.0.0.{reloads}/32 sport 0:65535 dport 0:65535");
+            std::fs::write(file, format!("{rule}\n{right}")).expect("it can be written");
+            let (said, status) = ask(file, &["reload", "secgw"]);
+            assert!(status == Some(0) && said.ends_with("the file is in force\n"), "{said}");
+        }
+        let said = pings.join().expect("no panic").expect("all are answered");
+        assert!(said.contains(" 0% packet loss"), "{said}");
+        reloads
+    });
+    std::fs::write(file, format!("{right}route 10.0.0.0/8 port 1\n")).expect("it can be written");
+    let (said, status) = ask(file, &["reload", "secgw"]);
+    let place = format!("{}:{}: error: ", file.display(), right.lines().count() + 1);
+    assert!(status == Some(1) && said.contains(&place) && said.contains("as before"), "{said}");
+    std::fs::write(file, right).expect("it can be written");
+    let (shown, status) = ask(file, &["show", "secgw", "--json"]);
+    assert_eq!(status, Some(0), "{shown}");
+    let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+    assert_eq!(shown[0]["reloads"], reloads);
+    let of_sa = |direction: &str, spi: u32| {
+        let sas = shown[0]["sas"].as_array().expect("a list");
+        let mut found = sas.iter().filter(|sa| sa["direction"] == direction && sa["spi"] == spi);
+        found.next().and_then(|sa| sa["packets"].as_u64()).expect("it is there")
+    };
+    assert!(of_sa("out", 5) >= 300 && of_sa("in", 6) >= 300, "{shown}");
+    for (part, said) in
+        [("sa", "aes-128-gcm"), ("rules", "protect 5"), ("ports", "unprotected"), ("neighbours", ":ff")]
+    {
+        let (text, _) = ask(file, &["show", "secgw", part]);
+        assert!(text.contains(said), "{part}: {text}");
+    }
+    assert!(ask(file, &["show", "secgw", "drops"]).0.contains("denied"));
+}
+
 #[test]
 fn two_encryptors_with_one_file_carry_both_families_in_both_and_nothing_in_clear() {
     let Some(mut lab) = scene() else { return };
@@ -183,6 +244,8 @@ fn two_encryptors_with_one_file_carry_both_families_in_both_and_nothing_in_clear
     let (stop, is_ready) = (AtomicBool::new(false), AtomicBool::new(false));
     let (esp, clear) = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| lab.enter("wire", || watch(&stop, &is_ready)).expect("no panic"));
+        // A failure below must not wait for the watcher for ever.
+        let ends = Ends(&stop);
         wait_until(PATIENCE, || is_ready.load(Ordering::Relaxed)).expect("it opens its port");
         is_up(&lab, "at the start");
         for words in ["192.168.2.2 -s 1400", "192.168.4.2 -s 8", "fd02::2 -s 1300", "fd04::2 -s 8"] {
@@ -196,9 +259,17 @@ fn two_encryptors_with_one_file_carry_both_families_in_both_and_nothing_in_clear
             lab.ip(namespace, &format!("link set {interface} up")).expect("it is there");
             is_up(&lab, interface);
         }
-        stop.store(true, Ordering::Relaxed);
+        keeps_all_over_reloads(&lab, &path);
+        drop(ends);
         watcher.join().expect("it does not panic")
     });
+    for (namespace, wire) in [("left", "w0"), ("right", "w1")] {
+        lab.ip(namespace, "link delete u0").expect("it is there");
+        assert!(!answers(&lab, "192.168.2.2"), "{namespace} has no such port");
+        connect(&lab, (namespace, "u0", "wire", wire));
+        lab.ip("wire", &format!("link set {wire} master br0")).expect("it is there");
+        is_up(&lab, "after its interface was made again");
+    }
     assert!(esp.iter().all(|&count| count >= 20), "{esp:?}");
     assert!(clear.is_empty(), "{clear:02x?}");
     lab.kill(left, Signal::INT);
@@ -211,9 +282,128 @@ fn two_encryptors_with_one_file_carry_both_families_in_both_and_nothing_in_clear
         let found = left.lines().find(|found| found.starts_with(line));
         assert!(found.is_some_and(|found| !found.contains(": 0 packets")), "{line}: {left}");
     }
+    // The last file that was read has one more line before; the count is from before all reloads.
     assert!(
-        left.contains("sp out, line 5, discard: 1 packets") && left.contains("dropped denied: "),
+        left.contains("sp out, line 6, discard: 1 packets, 84 bytes") && left.contains("dropped denied: "),
         "{left}"
     );
     assert!(right.contains("sp in, line 6, protect 5: ") && !right.contains("dropped bad-tag"), "{right}");
+}
+
+/// The left encryptor as a gateway of the daemon. KEY and OTHER are the keys of 5 and 6.
+const CONFIGURATION: &str = "\
+port 0 driver packet
+port 0 interface p0
+port 0 neighbour 02:00:00:00:00:01
+port 0 promiscuous
+port 0 side protected
+port 1 interface u0
+port 1 neighbour 02:00:00:00:00:ff
+port 1 promiscuous
+port 1 side unprotected
+sa there direction out
+sa there spi 5
+sa there encryption aes128gcm128
+sa there key KEY
+sa there local-address 172.16.1.5
+sa there remote-address 172.16.2.5
+sa back direction in
+sa back spi 6
+sa back encryption aes128
+sa back key CBC
+sa back hash sha1
+sa back hash-key KEY
+sa back local-address 172.16.1.5
+sa back remote-address 172.16.2.5
+policy 10 direction out
+policy 10 action protect
+policy 10 sa there
+policy 10 destination prefix 192.168.2.0/24
+policy 20 direction in
+policy 20 action protect
+policy 20 sa back
+route 172.16.0.0/16 port 1
+route 192.168.0.0/16 port 0
+";
+
+/// The configuration, and more of it.
+fn configuration(more: &[&str]) -> String {
+    let text = CONFIGURATION.replace("KEY", &"a1".repeat(20)).replace("CBC", &"c5".repeat(16));
+    let lines = text.lines().chain(more.iter().copied());
+    lines.map(|line| format!("set interfaces secgw sgw0 {line}\n")).collect()
+}
+
+#[test]
+fn the_daemon_is_an_encryptor_as_its_configuration_says_and_exchanges_it_without_loss() {
+    let Some(mut lab) = scene() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("both.cfg");
+    std::fs::write(&path, file(&vec!["a1"; 20].join(":"))).expect("it can be written");
+    let mut left = Postern::new(&lab, "left", postern()).expect("a folder");
+    left.write(&configuration(&[]));
+    left.start(&mut lab, "info", PATIENCE).unwrap_or_else(|error| panic!("{error}: {}", left.logged()));
+    let right = start(&mut lab, "right", &path, ["net_tap0,iface=dtap0", "net_af_packet0,iface=u0"]);
+    let ask = |left: &Postern, words: &str| {
+        let mut command = std::process::Command::new(postern());
+        let output =
+            command.args(words.split(' ')).arg("--api").arg(&left.socket).output().expect("it starts");
+        [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat()
+    };
+    let is_up = |lab: &Lab, left: &Postern, when: &str| {
+        wait_until(2 * PATIENCE, || answers(lab, "192.168.2.2"))
+            .unwrap_or_else(|error| panic!("{when}: {error}: {}", left.logged()));
+    };
+    is_up(&lab, &left, "at the start");
+    assert!(!answers(&lab, "192.168.4.2"), "no policy is for it");
+    let shown = ask(&left, "show secgw");
+    for part in ["interfaces secgw sgw0", "protect 5", "aes-128-cbc with sha1-hmac", "denied"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(ask(&left, "reload secgw").contains("postern reload"));
+
+    // Other policies and routes for as long as a train of pings lasts.
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let pings = scope.spawn(|| {
+            let words = ["-c", "300", "-i", "0.01", "-W", "20", "-q", "192.168.2.2"];
+            let answered = lab.run("host", "ping", &words);
+            is_over.store(true, Ordering::Relaxed);
+            answered
+        });
+        let discard = [
+            "policy 1 direction out",
+            "policy 1 action discard",
+            "policy 1 destination prefix 192.168.2.9/32",
+        ];
+        let mut reloads = 0;
+        while !is_over.load(Ordering::Relaxed) || reloads % 2 == 0 {
+            left.write(&configuration(if reloads % 2 == 0 { &discard } else { &[] }));
+            let said = ask(&left, "reload");
+            assert!(!said.contains("error"), "{said}");
+            reloads += 1;
+        }
+        let said = pings.join().expect("no panic").expect("all are answered");
+        assert!(said.contains(" 0% packet loss"), "{said}");
+    });
+    assert!(!answers(&lab, "192.168.2.9") && ask(&left, "show secgw rules").contains("discard"));
+    left.write(&configuration(&["policy 10 sa nobody"]));
+    let said = ask(&left, "reload");
+    assert!(said.contains("there is no sa nobody"), "{said}");
+    is_up(&lab, &left, "what is refused changes nothing");
+
+    // Another port: the gateway is made again. Without it, nothing passes.
+    left.write(&configuration(&["port 1 driver packet"]));
+    ask(&left, "reload");
+    is_up(&lab, &left, "with another driver");
+    lab.kill(left.process.expect("it runs"), Signal::KILL);
+    assert!(!answers(&lab, "192.168.2.2"), "nothing passes in clear without it");
+    // Its numbers begin again, which the window of the other end would drop.
+    lab.kill(right, Signal::TERM);
+    left.start(&mut lab, "info", PATIENCE).expect("it starts again");
+    let right = start(&mut lab, "right", &path, ["net_tap0,iface=dtap0", "net_af_packet0,iface=u0"]);
+    is_up(&lab, &left, "after a restart");
+    left.write("set system allow-empty\n");
+    ask(&left, "reload");
+    assert!(!answers(&lab, "192.168.2.2") && ask(&left, "show secgw").contains("no gateway"));
+    lab.kill(right, Signal::TERM);
 }

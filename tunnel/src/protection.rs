@@ -64,7 +64,7 @@ impl Protection {
     pub fn is_transport(&self) -> bool {
         match self {
             Self::WireGuard(_) | Self::OpenVpn(_) => false,
-            Self::Esp(esp) => esp.mode() == Mode::Transport,
+            Self::Esp(esp) => esp.mode() != Mode::Tunnel,
         }
     }
 

@@ -33,6 +33,18 @@ impl ReplayWindow {
         Self { next: 0, size, ring: vec![0; words as usize].into() }
     }
 
+    /// The window with all numbers below `next` received.
+    #[must_use]
+    pub fn starting_at(mut self, next: u64) -> Self {
+        if let Some(highest) = next.checked_sub(1) {
+            self.ring.fill(u64::MAX);
+            let word = self.word(highest);
+            self.ring[word] = u64::MAX >> (WORD - 1 - highest % WORD);
+            self.next = next;
+        }
+        self
+    }
+
     /// Whether `sequence` would be accepted; nothing changes.
     #[inline]
     pub fn check(&self, sequence: u64) -> Result<(), DropReason> {
@@ -135,6 +147,19 @@ mod tests {
         for sequence in [0, 1, 3, 2, 100, 99, 8191, 8192, 65] {
             assert_eq!(window.accept(sequence), Ok(()), "{sequence} for the first time");
             assert_eq!(window.accept(sequence), Err(DropReason::Replayed), "{sequence} again");
+        }
+    }
+
+    #[test]
+    fn a_window_that_starts_later_has_received_all_before() {
+        for (size, next) in [(64, 1), (64, 64), (1024, 65), (64, 0xffff_ffff), (0, 70)] {
+            let mut window = ReplayWindow::new(size).starting_at(next);
+            let before = (next.saturating_sub(200)..next).filter(|&it| window.check(it).is_ok()).count();
+            assert_eq!(before > 0, size == 0, "{size} {next}: {before}");
+            for sequence in next..next + 200 {
+                assert_eq!(window.accept(sequence), Ok(()), "{size} {next} {sequence}");
+            }
+            assert_eq!(window.infer((next as u32).wrapping_add(200)), Some(next + 200), "{next}");
         }
     }
 

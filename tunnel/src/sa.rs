@@ -138,6 +138,13 @@ impl OutboundSa {
         Self { protection, receiver, lifetime, volume: None, next, renewal_asked: AtomicBool::new(false) }
     }
 
+    /// Sends packets from this sequence number on.
+    #[must_use]
+    pub fn starting_at(self, first: u64) -> Self {
+        let first = first.max(self.protection.first_sequence());
+        Self { next: AtomicU64::new(first), ..self }
+    }
+
     /// Adds a data limit.
     #[must_use]
     pub fn with_volume(self, volume: Volume) -> Self {
@@ -225,6 +232,13 @@ impl InboundSa {
     #[must_use]
     pub fn with_volume(self, volume: Volume) -> Self {
         Self { volume: Some(volume), ..self }
+    }
+
+    /// Takes packets from this sequence number on.
+    #[must_use]
+    pub fn starting_at(self, first: u64) -> Self {
+        let window = self.window.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Self { window: Mutex::new(window.starting_at(first)), ..self }
     }
 
     /// Replaces the window of WireGuard by one of this size.

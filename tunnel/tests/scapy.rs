@@ -100,6 +100,7 @@ fn words(transform: Transform, keys: &[u8]) -> Option<String> {
             format!("{name} {} {tag} - -", hex(keys))
         }
         Transform::Gmac(_) => format!("AES-GMAC {} 16 - -", hex(keys)),
+        Transform::Null => String::from("NULL - 0 NULL -"),
         Transform::Pair(Pair { encryption, integrity }) => {
             let crypt = match encryption {
                 Encryption::Null => "NULL",
@@ -124,16 +125,8 @@ fn words(transform: Transform, keys: &[u8]) -> Option<String> {
 /// A UDP packet over IPv4 with this much in it.
 fn v4(payload: usize) -> Vec<u8> {
     let mut header = Ipv4Header {
-        version_ihl: 0x45,
-        ds_field: 0,
-        total_length: ((28 + payload) as u16).into(),
         identification: 1.into(),
-        fragment: 0.into(),
-        ttl: 64,
-        protocol: UDP,
-        checksum: [0; 2],
-        source: [10, 1, 0, 1],
-        destination: [10, 2, 0, 1],
+        ..Ipv4Header::new(UDP, [10, 1, 0, 1], [10, 2, 0, 1], (28 + payload) as u16)
     };
     header.finish();
     let length = (8 + payload) as u16;
@@ -179,8 +172,8 @@ impl Case {
         match (self.mode, is_v4) {
             (Mode::Tunnel, true) => (&self.inner, 4),
             (Mode::Tunnel, false) => (&self.inner, 41),
-            (Mode::Transport, true) => (&self.inner[20..], self.inner[9]),
-            (Mode::Transport, false) => (&self.inner[40..], self.inner[6]),
+            (Mode::Transport | Mode::BumpInTheWire, true) => (&self.inner[20..], self.inner[9]),
+            (Mode::Transport | Mode::BumpInTheWire, false) => (&self.inner[40..], self.inner[6]),
         }
     }
 

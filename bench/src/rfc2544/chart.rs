@@ -15,21 +15,21 @@ const COLOURS: [&str; 8] =
     ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#000000", "#999999"];
 
 /// A line through points.
-struct Line {
-    label: String,
-    points: Vec<(f64, f64)>,
-    is_dashed: bool,
+pub(crate) struct Line {
+    pub label: String,
+    pub points: Vec<(f64, f64)>,
+    pub is_dashed: bool,
 }
 
 /// A graph: its title, its axes, its lines.
-struct Graph<'a> {
-    title: &'a str,
-    subtitle: String,
+pub(crate) struct Graph<'a> {
+    pub title: String,
+    pub subtitle: String,
     /// The label below, and the positions with names on it.
-    x: (&'a str, Vec<(f64, String)>),
-    lines: Vec<Line>,
+    pub x: (&'a str, Vec<(f64, String)>),
+    pub lines: Vec<Line>,
     /// The least top of the scale.
-    top: f64,
+    pub top: f64,
 }
 
 /// The graphs with their names.
@@ -46,7 +46,7 @@ pub fn draw(report: &Report) -> Vec<(&'static str, String)> {
     let line = |label: &str, points, is_dashed| Line { label: label.to_owned(), points, is_dashed };
     let rate = |place: usize| across(&|size| size.throughput.get(place)?.rate);
     let throughput = Graph {
-        title: "Throughput, frames/s in each direction",
+        title: "Throughput, frames/s in each direction".to_owned(),
         subtitle: subtitle.clone(),
         x: ("bytes in a frame", names.clone()),
         lines: vec![
@@ -60,7 +60,7 @@ pub fn draw(report: &Report) -> Vec<(&'static str, String)> {
     };
     let full = |size: &SizeResult| size.latency.first().cloned();
     let latency = Graph {
-        title: "Latency at the throughput, us",
+        title: "Latency at the throughput, us".to_owned(),
         subtitle: subtitle.clone(),
         x: ("bytes in a frame", names),
         lines: vec![
@@ -71,7 +71,7 @@ pub fn draw(report: &Report) -> Vec<(&'static str, String)> {
         top: 1.0,
     };
     let loss = Graph {
-        title: "Frame loss, %",
+        title: "Frame loss, %".to_owned(),
         subtitle,
         x: (
             "% of the highest rate",
@@ -95,7 +95,7 @@ pub fn draw(report: &Report) -> Vec<(&'static str, String)> {
 }
 
 impl Graph<'_> {
-    fn svg(&self) -> String {
+    pub(crate) fn svg(&self) -> String {
         let values = self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.1));
         let (step, top) = scale(values.fold(self.top, f64::max));
         let (first, last) = (self.x.1.first().map_or(0.0, |it| it.0), self.x.1.last().map_or(1.0, |it| it.0));
@@ -106,7 +106,7 @@ impl Graph<'_> {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
              font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
         );
-        svg += &label(LEFT, 24.0, "start", 17, self.title);
+        svg += &label(LEFT, 24.0, "start", 17, &self.title);
         svg += &label(LEFT, 44.0, "start", 12, &self.subtitle);
         for grid in 0..=(top / step).round() as u32 {
             let (value, end) = (step * f64::from(grid), WIDTH - RIGHT);
@@ -115,7 +115,7 @@ impl Graph<'_> {
                 svg,
                 "<line x1=\"{LEFT}\" x2=\"{end}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#ccc\"/>"
             );
-            svg += &label(LEFT - 8.0, at + 4.0, "end", 12, &format!("{}", (value * 100.0).round() / 100.0));
+            svg += &label(LEFT - 8.0, at + 4.0, "end", 12, &format!("{}", (value * 1e4).round() / 1e4));
         }
         for (value, name) in &self.x.1 {
             svg += &label(x(*value), HEIGHT - BOTTOM + 20.0, "middle", 13, name);
@@ -161,11 +161,11 @@ impl Line {
 
 /// The distance of the grid lines and the top of the scale: round numbers, at least the highest value.
 fn scale(highest: f64) -> (f64, f64) {
-    let least = highest.max(1.0) / 6.0;
+    let least = highest / 6.0;
     let power = 10f64.powf(least.log10().floor());
     let step = [1.0, 2.0, 5.0].map(|it| it * power).into_iter().find(|&step| step >= least);
     let step = step.unwrap_or(10.0 * power);
-    (step, (highest.max(1.0) / step).ceil() * step)
+    (step, (highest / step).ceil() * step)
 }
 
 #[cfg(test)]

@@ -198,16 +198,8 @@ impl Sealer {
     /// The outer header of a packet of `length` bytes.
     fn outer(&self, length: usize) -> Ipv4Header {
         let mut header = Ipv4Header {
-            version_ihl: 0x45,
-            ds_field: 0,
-            total_length: (length as u16).into(),
-            identification: 0.into(),
             fragment: Ipv4Header::DONT_FRAGMENT.into(),
-            ttl: 64,
-            protocol: ESP,
-            checksum: [0; 2],
-            source: self.source.octets(),
-            destination: self.destination.octets(),
+            ..Ipv4Header::new(ESP, self.source.octets(), self.destination.octets(), length as u16)
         };
         header.finish();
         header

@@ -142,16 +142,13 @@ impl Template {
         };
         let total = length - EthernetHeader::LENGTH;
         let mut ip = Ipv4Header {
-            version_ihl: 0x45,
-            ds_field: 0,
-            total_length: (total as u16).into(),
-            identification: 0.into(),
             fragment: Ipv4Header::DONT_FRAGMENT.into(),
-            ttl: 64,
-            protocol: protocol.number(),
-            checksum: [0; 2],
-            source: path.source.octets(),
-            destination: path.destination.octets(),
+            ..Ipv4Header::new(
+                protocol.number(),
+                path.source.octets(),
+                path.destination.octets(),
+                total as u16,
+            )
         };
         ip.finish();
         let segment = total - Ipv4Header::LENGTH;
@@ -270,6 +267,14 @@ impl Reader {
 
     /// What a packet is that is not whole: one of ours if one of the marks is left.
     fn rest(&self, packet: &[u8]) -> Seen {
+        // Whole, of another protocol: a device may still hold frames of an earlier measurement.
+        if let Some(header) = packet.first_chunk::<{ Ipv4Header::LENGTH }>()
+            && header[9] != self.protocol.number()
+            && [UDP, TCP, ICMP].contains(&header[9])
+            && is_valid_header(header)
+        {
+            return Seen::Foreign;
+        }
         let addresses = [self.source.octets(), self.destination.octets()].concat();
         let magic = self.layout.magic - EthernetHeader::LENGTH;
         let resembles = packet.get(magic..magic + 2).is_some_and(|it| it == MAGIC)
@@ -333,6 +338,7 @@ pub mod tests {
         assert_eq!(udp.read(&frame), Seen::Foreign);
         assert_eq!(udp.read(&[]), Seen::Foreign);
         Template::new(Protocol::Tcp, &path(), 60).write(&mut frame, tag);
+        assert_eq!(udp.read(&frame), Seen::Foreign, "of an earlier measurement with another protocol");
         frame.extend([0; 4]);
         assert_eq!(tcp.read(&frame), Seen::Ours(tag));
     }

@@ -112,9 +112,17 @@ impl Plan {
     }
 
     /// The plan of calibrations: one search with trials of at most a second.
-    pub(super) fn of_calibration(&self) -> Self {
+    pub(crate) fn of_calibration(&self) -> Self {
         let quick = Self::quick();
         let search_seconds = self.search_seconds.min(quick.search_seconds);
-        Self { search_seconds, latency_seconds: search_seconds, burst: self.burst, ..quick }
+        Self {
+            search_seconds,
+            latency_seconds: search_seconds,
+            burst: self.burst,
+            precision: self.precision.max(quick.precision),
+            settle_seconds: self.settle_seconds.min(quick.settle_seconds),
+            rest_seconds: self.rest_seconds.min(quick.rest_seconds),
+            ..quick
+        }
     }
 }

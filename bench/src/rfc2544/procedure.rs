@@ -24,7 +24,7 @@ pub struct Throughput {
     pub searches: Vec<Option<f64>>,
     /// Their median.
     pub rate: Option<f64>,
-    /// Delays in the last trial that passed at that rate or below.
+    /// Why it may be more.
     pub limit: Option<Limit>,
 }
 
@@ -41,7 +41,9 @@ pub enum Limit {
 /// Delays at one rate, in microseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Latency {
-    /// The rate as a share of the throughput.
+    /// The share of loss that the throughput allows: 0 for the NDR.
+    pub allowed: f64,
+    /// The rate as a share of that throughput.
     pub share: f64,
     /// Frames a second in each direction.
     pub rate: f64,
@@ -51,6 +53,10 @@ pub struct Latency {
     pub typical: f64,
     /// RFC 8219: the median over the trials of the 99.9th percentile of 500 tagged frames.
     pub worst: f64,
+    /// RFC 8219 section 10: the 1st and the 99th percentile of the trials' medians.
+    pub typical_range: [f64; 2],
+    /// The same of the trials' 99.9th percentiles.
+    pub worst_range: [f64; 2],
     /// RFC 8219: packet delay variation, the 99.9th percentile of all frames less the least delay.
     pub variation: f64,
     /// The share of frames lost.
@@ -164,7 +170,7 @@ impl<C: Clock> Procedure<'_, C> {
     }
 
     /// RFC 2544 section 26.2 and RFC 8219 section 7.2: delays at a share of the throughput.
-    pub fn latency(&mut self, throughput: f64, share: f64) -> io::Result<Latency> {
+    pub fn latency(&mut self, throughput: f64, allowed: f64, share: f64) -> io::Result<Latency> {
         let rate = throughput * share;
         let trials = if share < 1.0 { 1 } else { self.plan.latency_trials };
         let (mut tagged, mut typical, mut worst) = (Vec::new(), Vec::new(), Vec::new());
@@ -183,11 +189,14 @@ impl<C: Clock> Procedure<'_, C> {
             sent += trial.counts.sent;
         }
         Ok(Latency {
+            allowed,
             share,
             rate,
             tagged_mean: tagged.iter().sum::<f64>() / tagged.len() as f64,
             typical: median(&typical),
             worst: median(&worst),
+            typical_range: range(typical),
+            worst_range: range(worst),
             variation: median(&variation),
             loss: lost as f64 / sent.max(1) as f64,
         })
@@ -261,6 +270,15 @@ impl<C: Clock> Procedure<'_, C> {
     }
 }
 
+/// The 1st and the 99th percentile, of less than a hundred values the least and the greatest; NaN for none.
+fn range(mut values: Vec<f64>) -> [f64; 2] {
+    values.sort_by(f64::total_cmp);
+    [0.01, 0.99].map(|share| {
+        let rank = (share * values.len() as f64).ceil() as usize;
+        values.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::device::{Known, Virtual, tester};
@@ -322,7 +340,7 @@ mod tests {
 
     #[test]
     fn the_delay_of_a_known_device_is_found() {
-        let (latency, _) = with(KNOWN, "", false, &plan(), |it| it.latency(KNOWN.rate * 0.9, 1.0));
+        let (latency, _) = with(KNOWN, "", false, &plan(), |it| it.latency(KNOWN.rate * 0.9, 0.0, 1.0));
         // 50 us of service and 40 of delay; the tester looks about once a microsecond.
         for found in [latency.tagged_mean, latency.typical, latency.worst] {
             assert!((90.0..93.0).contains(&found), "{latency:?}");
@@ -335,13 +353,20 @@ mod tests {
         let run = |every| {
             let known = Known { spikes: Some((every, 300_000)), ..KNOWN };
             let plan = Plan { latency_seconds: 1.0, latency_trials: 1, ..plan() };
-            with(known, "", false, &plan, |it| it.latency(2_000.0, 1.0))
+            with(known, "", false, &plan, |it| it.latency(2_000.0, 0.0, 1.0))
         };
         // 50 us of service and 40 of delay; one frame in five takes 300 us more.
         let (often, trials) = run(5);
         assert_eq!(trials[0].samples.len(), 500, "RFC 8219 section 7.2 wants 500 tagged frames");
         assert!((90.0..93.0).contains(&often.typical) && (390.0..393.0).contains(&often.worst), "{often:?}");
         assert!((299.0..304.0).contains(&often.variation), "{often:?}");
+        assert_eq!(
+            [often.typical_range, often.worst_range],
+            [[often.typical; 2], [often.worst; 2]],
+            "of one trial"
+        );
+        let hundred: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        assert_eq!((range(hundred), range(vec![3.0, 1.0])), ([1.0, 99.0], [1.0, 3.0]));
         // Only one frame in 2,000: it is not among the 99.9% that the variation is made of.
         let (rare, trials) = run(2_000);
         assert!(rare.variation < 3.0 && (90.0..93.0).contains(&rare.typical), "{rare:?}");
@@ -351,7 +376,7 @@ mod tests {
     #[test]
     fn bursts_wait_in_the_device_and_show_in_its_delays() {
         let plan = Plan { burst: 16, ..plan() };
-        let (latency, trials) = with(KNOWN, "", false, &plan, |it| it.latency(KNOWN.rate * 0.5, 1.0));
+        let (latency, trials) = with(KNOWN, "", false, &plan, |it| it.latency(KNOWN.rate * 0.5, 0.0, 1.0));
         let delays = trials[0].delays.expect("frames arrived");
         // The last of 16 waits for 15 others.
         assert!((90.0..93.0).contains(&delays.least) && (840.0..860.0).contains(&delays.most), "{delays:?}");

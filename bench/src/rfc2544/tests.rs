@@ -2,6 +2,10 @@
 
 use super::device::{Change, Known, Virtual, tester, tester_of};
 use super::frame::tests::path;
+use super::procedure::{Limit, Throughput};
+use super::session::{calibrate, limit, measure};
+use super::tester::Tester;
+use super::trial::Purpose;
 use super::*;
 use packet::Batch;
 use std::collections::BTreeMap;
@@ -96,7 +100,7 @@ fn measured(line: f64, own: f64, device: f64, plan: Plan) -> SizeResult {
     let options = Options { plan, line, both: false, ..in_memory(Protocol::Udp, None, tests) };
     let of = |rate| tester(Known { rate, ..KNOWN }, "", false);
     let (mut looped, mut trials, say) = (of(own), Vec::new(), |_: &str| {});
-    let calibration = calibrate(&mut looped, &options, &mut trials, &say).expect("memory does not fail");
+    let calibration = calibrate(&mut looped, &options.plan, &mut trials, &say).expect("memory does not fail");
     measure(&mut of(device), &options, FrameSize::Bytes(64), calibration, trials, &say)
         .expect("memory does not fail")
 }

@@ -31,6 +31,7 @@ pub fn write(report: &Report) -> String {
         let head = [
             "frame",
             "load",
+            "frames/s",
             "tagged mean",
             "typical",
             "worst 99.9%",
@@ -106,13 +107,13 @@ fn esp(report: &Report) -> String {
     text + "frame sizes are those of the frames without ESP\n"
 }
 
-fn rate(throughput: &Throughput) -> String {
+pub(crate) fn rate(throughput: &Throughput) -> String {
     let sign = if throughput.limit == Some(Limit::Tester) { ">= " } else { "" };
     throughput.rate.map_or("-".to_owned(), |rate| format!("{sign}{}", grouped(rate)))
 }
 
 /// Thousands, apart by commas.
-fn grouped(number: f64) -> String {
+pub(crate) fn grouped(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -159,15 +160,29 @@ fn throughput(report: &Report, size: &SizeResult) -> Vec<String> {
     ]
 }
 
+/// The load of a latency: the NDR, or the PDR of a device that loses frames at every rate.
+pub(crate) fn load(latency: &super::procedure::Latency) -> String {
+    let of =
+        if latency.allowed > 0.0 { format!(" of PDR {}", percent(latency.allowed)) } else { String::new() };
+    format!("{:.0}%{of}", latency.share * 100.0)
+}
+
+/// A median, and the range of the trials if there are several.
+fn spread(median: f64, [least, most]: [f64; 2]) -> String {
+    let text = short(median);
+    if most > least { format!("{text} ({} to {})", short(least), short(most)) } else { text }
+}
+
 fn latencies(size: &SizeResult) -> Vec<Vec<String>> {
     let floor = size.calibration.floor;
     let row = |it: &super::procedure::Latency| {
         vec![
             size.name.clone(),
-            format!("{:.0}%", it.share * 100.0),
+            load(it),
+            grouped(it.rate),
             short(it.tagged_mean),
-            short(it.typical),
-            short(it.worst),
+            spread(it.typical, it.typical_range),
+            spread(it.worst, it.worst_range),
             short(it.variation),
             short(floor.map_or(f64::NAN, |it| it.median)),
             short(floor.map_or(f64::NAN, |it| it.p999)),
@@ -178,7 +193,7 @@ fn latencies(size: &SizeResult) -> Vec<Vec<String>> {
 }
 
 /// A share, exact where it is small.
-fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     match share * 100.0 {
         0.0 => "0%".to_owned(),
         percent if percent < 0.1 => format!("{percent:.4}%"),
@@ -235,12 +250,9 @@ fn notes(report: &Report) -> String {
                     writeln!(text, "{}: {} frames {what} in all trials", size.name, grouped(count as f64));
             }
         }
-        if size.latency.is_empty() && size.throughput.last().is_some_and(|it| it.rate.is_none()) {
-            let _ = writeln!(
-                text,
-                "{}: neither latency nor back-to-back frames: no rate without loss",
-                size.name
-            );
+        if size.throughput.last().is_some_and(|it| it.rate.is_none()) {
+            let latency = if size.latency.is_empty() { "neither latency nor" } else { "no" };
+            let _ = writeln!(text, "{}: {latency} back-to-back frames: no rate without loss", size.name);
         }
         if size.back_to_back.is_none() && size.throughput.last().is_some_and(|it| it.limit.is_some()) {
             let _ = writeln!(
@@ -274,6 +286,8 @@ mod tests {
         assert!(row("64 ").contains("1,000,000") && row("64 ").ends_with("device"), "{text}");
         assert!(row("1518 ").contains(">= 500,000") && row("1518 ").ends_with("tester-limited"), "{text}");
         assert!(row("64 ").contains("20%"), "the spread of the searches: {text}");
+        let latency = text.lines().find(|line| line.contains("20.0 (18.0 to 25.0)")).unwrap_or_default();
+        assert!(latency.contains("100%  1,000,000") && latency.contains("  90.0  "), "{text}");
         assert!(
             text.contains("not RFC 2544 conformant") && text.contains("the device may do more"),
             "{text}"

@@ -46,7 +46,7 @@ pub struct Addresses {
 
 impl Addresses {
     /// A hardware address of a port; locally administered, and of no interface, so that the kernel ignores test frames.
-    fn mac(port: usize) -> [u8; 6] {
+    pub(crate) fn mac(port: usize) -> [u8; 6] {
         [0x02, 0x25, 0x44, 0, 0, port as u8 + 1]
     }
 
@@ -75,6 +75,13 @@ pub struct Opened {
     pub told: [String; 2],
     /// The device, the network namespace of a link, or settings of interfaces.
     pub held: Held,
+}
+
+impl Opened {
+    /// Ports at rings whose other ends are a device's.
+    pub(crate) fn in_memory(addresses: &Addresses, ends: [(RingTransmit, RingReceive); 2]) -> Self {
+        in_memory(addresses, ends, Held::default())
+    }
 }
 
 /// What lives as long as the ports; dropped, it ends or is put back.

@@ -9,7 +9,7 @@ use crate::show_configuration as configuration;
 use crate::show_log::{self as log, Of};
 use crate::{
     advise, explain, explain_wireguard, reload, reset, show, show_crypto, show_https, show_machine,
-    show_openvpn, show_qat, show_vpn, status, system,
+    show_openvpn, show_qat, show_secgw, show_vpn, status, system,
 };
 use gateway::openvpn::model::Mode;
 
@@ -52,6 +52,7 @@ const OPENVPN_EXPLAIN: &str = "/v1/interfaces/openvpn/{INTERFACE}/explain";
 const IPSEC: &str = "/v1/vpn/ipsec";
 const MACHINE: &str = "/v1/machine";
 
+const SECGW: &str = "/v1/secgw";
 const CRYPTO: &str = "/v1/crypto";
 
 const CONFIRMED: &[Flag] = &[Flag { name: reboot::YES, about: "Do not ask" }];
@@ -74,6 +75,21 @@ pub(super) static TABLE: &[Entry] = &[
     .more(STATUS_STATUS),
     entry("reload", "Apply a changed configuration file, and print the result", reload::run)
         .more(RELOAD_STATUS),
+    entry("reload secgw", "Make postern secgw read its file again, without loss", show_secgw::reload)
+        .asks(SECGW)
+        .more(RELOAD_STATUS),
+    entry("show secgw", "Show the ports, SAs, policies and drops of postern secgw", show_secgw::all)
+        .asks(SECGW),
+    entry("show secgw sa", "List the SAs with packets, bytes and drops", show_secgw::only_sas).asks(SECGW),
+    entry("show secgw rules", "List the policies with packets and bytes", show_secgw::only_rules).asks(SECGW),
+    entry("show secgw ports", "List the ports with frames and bytes", show_secgw::only_ports).asks(SECGW),
+    entry("show secgw drops", "List packets dropped, by reason", show_secgw::only_drops).asks(SECGW),
+    entry("show secgw neighbours", "List the stations behind the ports", show_secgw::only_neighbours)
+        .asks(SECGW),
+    entry("show secgw ike", "List the IKE SAs and tunnels that policies name", show_secgw::only_ike)
+        .asks(SECGW),
+    entry("show secgw ike detail", "Show all details of these IKE SAs and tunnels", show_secgw::ike_details)
+        .asks(SECGW),
     entry("show interfaces", "List the interfaces of this machine", interfaces::all),
     entry("show interfaces counters", "Show what the interfaces have carried and lost", interfaces::counters),
     entry("show interfaces detail", "Show all details of the interfaces", interfaces::details),
@@ -410,6 +426,9 @@ pub(super) static TABLE: &[Entry] = &[
         .arguments(&[IPSEC_PEER])
         .asks(IPSEC)
         .more(EXPLAIN_STATUS),
+    entry("reset secgw ike PEER", "Re-establish the tunnels to a peer that policies name", show_secgw::reset)
+        .arguments(&[IPSEC_PEER])
+        .asks(SECGW),
     entry("reset vpn ipsec site-to-site peer PEER", "Re-establish all tunnels to one peer", reset::peer)
         .arguments(&[IPSEC_PEER])
         .asks(IPSEC),
@@ -471,6 +490,8 @@ pub(super) static WORDS: &[(&str, &str)] = &[
     ("reset openvpn", "OpenVPN sessions"),
     ("reset openvpn client", "End the sessions of a client, which may connect again"),
     ("reset openvpn interface", "Begin all sessions of an interface again"),
+    ("reset secgw", "Connections of postern secgw"),
+    ("reset secgw ike", "Re-establish the tunnels to a peer that policies name"),
     ("reset vpn", "IPsec connections"),
     ("reset vpn ipsec", "IPsec connections"),
     ("reset vpn ipsec site-to-site", "Connections between gateways"),

@@ -2,43 +2,63 @@
 //!
 //! ```text
 //! settings ── plan: what is not served is refused ──> ports ──> few rights ──> keys ──> worker ──> statistics
+//!                  ^                                                            │
+//!                  └──────────── SIGHUP, postern reload secgw <── show, reload ─┘
 //! ```
 
-use super::{WORDS, text};
+use super::reread::Source;
+use super::text;
 use crate::{Failure, Outcome, engines, log, privilege};
 use config::secgw::settings::Settings;
 use config::secgw::{CommandLine, Finding};
+use crypto::choice::Choice;
+use gateway::api::{self, Shown};
+use gateway::ipsec::handle::IkeHandle;
 use gateway::rights::Rights;
-use gateway::secgw::{FramePort, Plan, SecgwTables, Statistics, Stopper, Worker, open};
+use gateway::secgw::api::{Gateways, ReloadOrder};
+use gateway::secgw::{
+    Control, FramePort, Ike, IkeSockets, Peers, Plan, Reopened, SecgwTables, Statistics, Stopper, Worker,
+    open,
+};
+use gateway::service::View;
+use gateway::unix_socket::SocketError;
+use gateway::{ipsec, openvpn, wireguard};
 use privilege::Needs;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
+
+/// Its socket, without a path given.
+const NAME: &str = "secgw";
 
 /// Runs the gateway of a file that was accepted.
 pub(super) fn serve(
-    file: &str,
+    source: Source,
     settings: Settings,
-    command_line: &CommandLine,
+    peers: &Peers,
     findings: &[Finding],
+    socket: Option<&Path>,
 ) -> Result<ExitCode, Failure> {
-    eprint!("{}", text(file, findings));
-    let plan = match Plan::new(settings, command_line) {
+    eprint!("{}", text(&source.file, findings));
+    let mut plan = match Plan::new(settings, &source.command_line) {
         Ok(plan) => plan,
         Err(refused) => {
             for finding in &refused {
-                let place = if finding.line.is_some() { file } else { WORDS };
-                eprintln!("{}", finding.in_file(place));
+                eprintln!("{}", source.place(finding));
             }
             return Ok(ExitCode::from(2));
         }
     };
+    plan.set_ike(peers);
     log::start()?;
-    start(&plan, &processors(command_line))?;
+    start(&plan, source, socket)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -49,32 +69,94 @@ fn processors(command_line: &CommandLine) -> BTreeSet<u32> {
     core.cloned().unwrap_or_default()
 }
 
-fn start(plan: &Plan, processors: &BTreeSet<u32>) -> Outcome {
+fn start(plan: &Plan, source: Source, socket: Option<&Path>) -> Outcome {
     for remark in &plan.remarks {
         tracing::warn!("{remark}");
     }
     // Threads inherit it; later, the filter of system calls refuses it.
-    pin(processors);
+    pin(&processors(&source.command_line));
     let ports = plan.ports.iter().map(open).collect::<Result<Vec<FramePort>, _>>()?;
-    privilege::drop_unneeded(Needs { keys: true, ..Needs::default() })?;
+    let stopper = Stopper::new()?;
+    // It keeps the rights to open them again.
+    let reopened = Reopened::watch(&plan.ports, stopper.clone())?;
+    // A reload may bring the first peer.
+    let sockets = source.ike.is_some().then(IkeSockets::bind).transpose()?;
+    let files = source.files();
+    privilege::drop_unneeded(Needs { keys: true, files: Some(&files), ..Needs::default() })?;
     let runtime = privilege::runtime()?;
     let engines = engines::choice(&plan.subjects());
     engines::maintain(&engines)?;
-    let tables = Arc::new(SecgwTables::new(plan, &*engines)?);
-    let mut worker = Worker::new(tables, ports);
-    let (statistics, stopper) = (worker.statistics(), Stopper::new()?);
+    let mut worker = Worker::new(SecgwTables::new(plan, &*engines)?, ports).with_reopened(reopened);
+    let mut ike = None;
+    if let Some(sockets) = &sockets {
+        let (started, with_ike) = Ike::start(sockets, plan, worker, engines.clone(), &stopper)?;
+        (ike, worker) = (Some(started), with_ike);
+    }
+    let statistics = Arc::new(worker.statistics());
     let (ended, mut end) = oneshot::channel();
     let of_worker = stopper.clone();
     let thread = std::thread::Builder::new().name("secgw".to_owned()).spawn(move || {
         Rights::Packets.keep();
         let _ = ended.send(worker.serve(&of_worker));
     })?;
-    tracing::info!("{} ports, {} SAs: packets are forwarded", plan.ports.len(), plan.sas.len());
-    let outcome = runtime.block_on(until_end(plan.statistics_seconds, &statistics, &mut end));
+    let (orders, reloads) = mpsc::channel(1);
+    let handle = ike.as_ref().map(Ike::handle);
+    let gateways = Gateways::new(Arc::clone(&statistics), orders, handle.clone());
+    show(&runtime, gateways, handle.clone(), &engines, socket);
+    let control = Control::new(Arc::clone(&statistics), engines, &source.file).with_ike(handle);
+    let (ports, sas, peers) = (plan.ports.len(), plan.sas.len(), plan.ike.len());
+    tracing::info!("{ports} ports, {sas} SAs, {peers} IKE peers: packets are forwarded");
+    let outcome = runtime.block_on(async {
+        let reread = tokio::spawn(read_again(source, control, reloads, signal(SignalKind::hangup())?));
+        let outcome = until_end(plan.statistics_seconds, &statistics, &mut end).await;
+        reread.abort();
+        outcome
+    });
+    // While packets still pass, the peers are told.
+    drop(ike);
     stopper.stop();
     thread.join().map_err(|_| "the worker has panicked")?;
     print!("{statistics}");
+    // Removes the socket.
+    drop(runtime);
     outcome
+}
+
+/// Serves the API for `postern show secgw`. Without it, packets are forwarded all the same.
+fn show(
+    runtime: &Runtime,
+    gateways: Gateways,
+    ike: Option<IkeHandle>,
+    engines: &Arc<Choice>,
+    socket: Option<&Path>,
+) {
+    let peers = ike.map_or_else(ipsec::api::Peers::absent, ipsec::api::Peers::of);
+    let views: Vec<Arc<dyn View>> = vec![
+        Arc::new(gateways),
+        Arc::new(wireguard::api::Interfaces::default()),
+        Arc::new(peers),
+        Arc::new(openvpn::api::Interfaces::default()),
+    ];
+    let shown = Shown::new(Arc::clone(engines), views);
+    match runtime.block_on(listen(socket)) {
+        Ok(listener) => drop(runtime.spawn(api::serve(listener, shown))),
+        Err(error) => tracing::warn!("postern show secgw will not find this gateway: {error}"),
+    }
+}
+
+/// Makes the socket. Another network namespace may have a gateway, and its process the socket.
+async fn listen(socket: Option<&Path>) -> Result<gateway::unix_socket::Listener, SocketError> {
+    if let Some(path) = socket {
+        return api::bind(path).await;
+    }
+    match api::bind(&api::path(NAME)).await {
+        Err(SocketError::Busy(path)) => {
+            let namespace = std::fs::metadata("/proc/thread-self/ns/net");
+            let number = namespace.map_err(|error| SocketError::Io { path, error })?.ino();
+            api::bind(&api::path(&format!("{NAME}@{number}"))).await
+        }
+        bound => bound,
+    }
 }
 
 /// Keeps the calling thread, and those that it starts, on these processors.
@@ -85,6 +167,26 @@ fn pin(processors: &BTreeSet<u32>) {
     }
     if let Err(error) = sched_setaffinity(None, &set) {
         tracing::warn!("the lcore is not pinned to processors {processors:?}: {error}");
+    }
+}
+
+/// Reads the file again at each SIGHUP and each order.
+async fn read_again(
+    source: Source,
+    control: Control,
+    mut orders: mpsc::Receiver<ReloadOrder>,
+    mut hangup: tokio::signal::unix::Signal,
+) {
+    loop {
+        let order = tokio::select! {
+            _ = hangup.recv() => None,
+            order = orders.recv() => order,
+        };
+        let reloaded = source.read_again(&control).await;
+        if let Some(order) = order {
+            // The client may have gone.
+            let _ = order.send(reloaded);
+        }
     }
 }
 

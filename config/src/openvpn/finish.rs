@@ -238,18 +238,26 @@ fn check_server(builder: &mut Builder<'_>, role: Role) {
     if builder.has("ccd-exclusive") && !has_directory {
         builder.refuse("ccd-exclusive", "client-config-dir is not set", "write client-config-dir DIRECTORY");
     }
-    if builder.draft.server.port_share.is_some() && builder.draft.link.protocol.0 == Written::Udp {
+    if builder.draft.server.port_share.is_some() && !has_tcp(builder) {
         builder.refuse("port-share", "it needs TCP", "write proto tcp-server");
     }
+}
+
+/// Whether a server has a socket of TCP.
+fn has_tcp(builder: &Builder<'_>) -> bool {
+    let link = &builder.draft.link;
+    let own = link.locals.iter().map(|local| local.protocol.unwrap_or(link.protocol).0);
+    let protocols: Vec<Written> = if link.locals.is_empty() { vec![link.protocol.0] } else { own.collect() };
+    protocols.iter().any(|protocol| *protocol != Written::Udp)
 }
 
 /// What `ifconfig` means by the role.
 fn addresses(builder: &mut Builder<'_>, role: Role) {
     if let Some((local, second)) = builder.draft.ifconfig {
         let net = Ipv4Net::with_netmask(local, second).ok().filter(|net| net.prefix_len() > 0);
-        let is_subnet = role == Role::Server || builder.draft.device.topology == Topology::Subnet;
+        let is_subnet = builder.draft.device.topology == Topology::Subnet;
         builder.draft.device.addresses = match net {
-            Some(net) if is_subnet => Some(Addresses::Subnet(net)),
+            Some(net) if is_subnet || role == Role::Server => Some(Addresses::Subnet(net)),
             None if !is_subnet => Some(Addresses::Peer(local, second)),
             Some(_) => {
                 let fix = "write topology subnet, or the address of the other end";
@@ -267,7 +275,7 @@ fn addresses(builder: &mut Builder<'_>, role: Role) {
     {
         builder.refuse("", "the server has no addresses", "write server 10.8.0.0 255.255.255.0");
     }
-    if role == Role::SiteToSite
+    if role != Role::Client
         && builder.draft.routing.gateway.is_none()
         && let Some(Addresses::Peer(_, remote)) = builder.draft.device.addresses
     {

@@ -13,9 +13,11 @@ const FIRST6: u128 = 0x1000;
 pub(super) fn expand(builder: &mut Builder<'_>) {
     let draft = &mut builder.draft;
     draft.is_server |= draft.helper.is_some() || draft.helper6.is_some();
-    // As in OpenVPN 2.7.
+    // As in OpenVPN 2.7; but two ends written by hand are those of net30, as in older versions.
     if draft.is_server && !draft.has_topology {
-        draft.device.topology = Topology::Subnet;
+        let has_mask = |(local, second)| Ipv4Net::with_netmask(local, second).is_ok();
+        let is_by_hand = draft.helper.is_none() && draft.ifconfig.is_some_and(|it| !has_mask(it));
+        draft.device.topology = if is_by_hand { Topology::Net30 } else { Topology::Subnet };
     }
     // Clients get one address each, and not four.
     if draft.is_linear && draft.device.topology == Topology::Net30 {

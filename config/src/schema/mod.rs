@@ -12,6 +12,7 @@ mod machine;
 mod openvpn;
 mod pki;
 mod schedule;
+mod secgw;
 mod spelling;
 mod system;
 mod value;
@@ -160,6 +161,7 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
     let tables = [
         wireguard::NODES,
         openvpn::NODES,
+        secgw::NODES,
         system::NODES,
         system::CIPHER_PINS,
         machine::NODES,
@@ -175,7 +177,9 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
 
 /// Every name that the user chooses.
 pub fn tags() -> impl Iterator<Item = &'static Tag> {
-    [wireguard::TAGS, openvpn::TAGS, pki::TAGS, ipsec::TAGS, machine::TAGS, https::TAGS].into_iter().flatten()
+    [wireguard::TAGS, openvpn::TAGS, secgw::TAGS, pki::TAGS, ipsec::TAGS, machine::TAGS, https::TAGS]
+        .into_iter()
+        .flatten()
 }
 
 /// Every node of VyOS that is known and refused.
@@ -183,6 +187,7 @@ pub fn unsupported_nodes() -> impl Iterator<Item = &'static Unsupported> {
     let tables = [
         wireguard::UNSUPPORTED,
         openvpn::UNSUPPORTED,
+        secgw::UNSUPPORTED,
         machine::UNSUPPORTED,
         https::UNSUPPORTED,
         pki::UNSUPPORTED,
@@ -209,6 +214,7 @@ fn places() -> impl Iterator<Item = Place> {
     let inner = [
         wireguard::INNER,
         openvpn::INNER,
+        secgw::INNER,
         system::INNER,
         machine::INNER,
         https::INNER,

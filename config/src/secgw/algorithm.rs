@@ -84,7 +84,7 @@ pub const AEADS: &[Named<AeadCipher>] = &[
 ];
 
 /// The algorithm with this name.
-pub(super) fn find<T: Copy>(table: &[Named<T>], name: &str) -> Option<Named<T>> {
+pub(crate) fn find<T: Copy>(table: &[Named<T>], name: &str) -> Option<Named<T>> {
     table.iter().find(|algorithm| algorithm.name == name).copied()
 }
 
@@ -97,7 +97,7 @@ impl Protection {
         }
     }
 
-    /// The transform of ours, if Postern has it: it has neither DES nor ciphers without a MAC.
+    /// The transform of ours, if Postern has it: it has neither DES nor other ciphers than `null` without a MAC.
     pub fn transform(self) -> Option<Transform> {
         match self {
             Self::Aead(cipher) => Some(Transform::Aead(cipher.is, 16)),
@@ -108,6 +108,9 @@ impl Protection {
                 Named { is: Cipher::Known(encryption), .. },
                 Named { is: Mac::Known(integrity), .. },
             ) => Some(Transform::Pair(Pair { encryption, integrity })),
+            Self::Pair(Named { is: Cipher::Known(Encryption::Null), .. }, Named { is: Mac::Null, .. }) => {
+                Some(Transform::Null)
+            }
             Self::Pair(..) => None,
         }
     }
@@ -131,7 +134,7 @@ impl Protection {
     }
 
     /// Whether a counter with a key that two SAs share would repeat.
-    pub(super) fn counts(self) -> bool {
+    pub fn counts(self) -> bool {
         match self {
             Self::Aead(_) => true,
             Self::Pair(cipher, mac) => {
@@ -169,12 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn des_and_no_mac_are_not_ours() {
+    fn des_and_a_cipher_without_a_mac_are_not_ours() {
         let pair = |cipher, mac| {
             Protection::Pair(find(CIPHERS, cipher).expect("known"), find(MACS, mac).expect("known"))
         };
         assert_eq!(pair("des-cbc", "sha1-hmac").transform(), None);
-        assert_eq!(pair("null", "null").transform(), None);
+        assert_eq!(pair("aes-128-cbc", "null").transform(), None);
+        assert_eq!(pair("null", "null").transform(), Some(Transform::Null));
         assert!(
             !pair("des-cbc", "sha1-hmac").is_in_library() && pair("des-cbc", "sha1-hmac").is_in_legacy_path()
         );

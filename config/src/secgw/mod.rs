@@ -150,7 +150,7 @@ impl Loaded {
     fn words(&mut self, keyword: &str, tokens: &mut Tokens<'_>, context: &Context) -> Result<bool, Error> {
         let settings = &mut self.settings;
         match keyword {
-            "sp" => settings.policies.push(policy::read(tokens)?),
+            "sp" => settings.policies.push(policy::read(tokens, &mut settings.ike_peers)?),
             "sa" => settings.sas.extend(association::read(tokens, context)?),
             "rt" => {
                 let routes = &settings.routes;

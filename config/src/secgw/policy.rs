@@ -7,8 +7,8 @@ use super::tokens::{Tokens, shown};
 use ipnet::IpNet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Reads the words behind `sp`.
-pub(super) fn read(tokens: &mut Tokens<'_>) -> Result<Policy, Finding> {
+/// Reads the words behind `sp`. Peers of IKE that it names are added to `ike_peers`.
+pub(super) fn read(tokens: &mut Tokens<'_>, ike_peers: &mut Vec<String>) -> Result<Policy, Finding> {
     let word = tokens.required("ipv4 or ipv6")?;
     let family = match word {
         "ipv4" => Family::V4,
@@ -32,7 +32,11 @@ pub(super) fn read(tokens: &mut Tokens<'_>) -> Result<Policy, Finding> {
     };
     let mut policy = empty(tokens.line(), family, direction);
     while let Some(word) = tokens.option() {
-        option(tokens, &mut policy, word)?;
+        if word == "ike" {
+            policy.action = ike(tokens, word, ike_peers)?;
+        } else {
+            option(tokens, &mut policy, word)?;
+        }
     }
     finish(tokens)?;
     Ok(policy)
@@ -63,18 +67,18 @@ fn option<'a>(tokens: &mut Tokens<'a>, policy: &mut Policy, word: &'a str) -> Re
         "esp" => tokens.once(word)?,
         "protect" => {
             tokens.once(word)?;
-            conflict(tokens, word, &[("bypass", "bypass"), ("discard", "discard")])?;
+            conflict(tokens, word, &[("ike", "ike"), ("bypass", "bypass"), ("discard", "discard")])?;
             policy.action = protect(tokens)?;
         }
         "bypass" => {
             tokens.once(word)?;
-            conflict(tokens, word, &[("protect", "protect"), ("discard", "discard")])?;
+            conflict(tokens, word, &[("ike", "ike"), ("protect", "protect"), ("discard", "discard")])?;
             policy.action = Action::Bypass;
         }
         "discard" => {
             tokens.once(word)?;
             // The message of ipsec-secgw names discard twice.
-            conflict(tokens, word, &[("protect", "protect"), ("bypass", "discard")])?;
+            conflict(tokens, word, &[("ike", "ike"), ("protect", "protect"), ("bypass", "discard")])?;
             policy.action = Action::Discard;
         }
         "pri" => {
@@ -107,6 +111,19 @@ fn option<'a>(tokens: &mut Tokens<'a>, policy: &mut Policy, word: &'a str) -> Re
         }
     }
     Ok(())
+}
+
+/// `ike PEER`: in place of `protect SPI`, and of `esp`, which it implies.
+fn ike<'a>(tokens: &mut Tokens<'a>, word: &'a str, ike_peers: &mut Vec<String>) -> Result<Action, Finding> {
+    tokens.once(word)?;
+    conflict(tokens, word, &["protect", "bypass", "discard"].map(|other| (other, other)))?;
+    let name = tokens.argument(word)?;
+    let place = ike_peers.iter().position(|peer| peer == name).unwrap_or_else(|| {
+        ike_peers.push(name.to_owned());
+        ike_peers.len() - 1
+    });
+    let many = |_| tokens.refuse("too many peers of IKE", format!("a file names at most {} peers", u16::MAX));
+    u16::try_from(place).map(Action::Ike).map_err(many)
 }
 
 /// The others are given with the words that the message has for them.
@@ -175,6 +192,9 @@ fn protocol(tokens: &mut Tokens<'_>) -> Result<Protocol, Finding> {
 }
 
 fn finish(tokens: &Tokens<'_>) -> Result<(), Finding> {
+    if tokens.has("ike") {
+        return Ok(());
+    }
     if !tokens.has("esp") {
         return Err(tokens.refuse("missing argument \"esp\"", "write esp"));
     }

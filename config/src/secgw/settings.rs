@@ -19,6 +19,8 @@ pub struct Settings {
     pub neighbours: BTreeMap<u16, Neighbour>,
     /// FLOW: rules for the flow director of a NIC.
     pub flows: Vec<Flow>,
+    /// The peers of IKE that policies name, each once.
+    pub ike_peers: Vec<String>,
 }
 
 impl Settings {
@@ -136,6 +138,9 @@ pub struct Policy {
 pub enum Action {
     /// They take the SA with this SPI; inbound, they must have come by it.
     Protect(u32),
+    /// They take an SA that IKE has agreed on with this peer, by its place among [`Settings::ike_peers`]; inbound, they must have come
+    /// by one. Not of ipsec-secgw.
+    Ike(u16),
     /// They pass in clear.
     Bypass,
     /// They are dropped.
@@ -188,7 +193,7 @@ impl Ports {
 }
 
 /// A security association: ESP under one key in one direction.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sa {
     /// Its line.
     pub line: u32,

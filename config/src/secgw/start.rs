@@ -70,6 +70,7 @@ pub(super) fn check(settings: &Settings, command_line: Option<&CommandLine>, str
             let policies = || settings.policies_of(family, direction);
             findings.extend(policies().filter_map(|policy| spi(settings, policy)));
             findings.extend(policies().filter_map(priority));
+            findings.extend(policies().filter(|_| strict).filter_map(ike));
         }
         let routes = settings.routes.iter().filter(|route| route.family == family);
         findings.extend(routes.enumerate().filter_map(|(index, route)| prefix(index, route, strict)));
@@ -83,7 +84,8 @@ fn ports(settings: &Settings, command_line: &CommandLine, findings: &mut Vec<Fin
         let message = format!("Invalid unprotected portmask {unprotected:#x}");
         findings.push(refuse(message, format!("-u names ports of -p, which is {ports:#x}")));
     }
-    if unprotected != 0 && !settings.sas.iter().any(|sa| sa.direction == Direction::Inbound) {
+    let has_inbound = settings.sas.iter().any(|sa| sa.direction == Direction::Inbound);
+    if unprotected != 0 && !has_inbound && settings.ike_peers.is_empty() {
         let message = "Cannot use unprotected portmask without configured SA inbound";
         findings.push(refuse(message, "add a line sa in, or delete -u"));
     }
@@ -185,6 +187,18 @@ fn spi(settings: &Settings, policy: &Policy) -> Option<Finding> {
     let word = policy.direction.word();
     let fix = format!("add a line sa {word} {spi}, or correct the SPI");
     Some(Finding::error(policy.line, "spi-missing", format!("SPI {spi} is not present in SAD"), fix))
+}
+
+/// With `--strict`, what only Postern takes.
+fn ike(policy: &Policy) -> Option<Finding> {
+    let Action::Ike(_) = policy.action else { return None };
+    let message = "unrecognizable input \"ike\"";
+    Some(Finding::error(
+        policy.line,
+        "ike",
+        message,
+        "write esp protect SPI; without --strict, Postern takes ike",
+    ))
 }
 
 fn priority(policy: &Policy) -> Option<Finding> {

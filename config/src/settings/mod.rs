@@ -8,6 +8,7 @@ pub mod machine;
 pub mod openvpn;
 mod pki;
 mod reference;
+pub mod secgw;
 mod system;
 mod wireguard;
 
@@ -17,6 +18,7 @@ pub use ipsec::IpSec;
 pub(crate) use ipsec::is_served;
 pub use machine::Machine;
 pub use openvpn::OpenVpn;
+pub use secgw::Secgw;
 pub use system::Crypto;
 pub use wireguard::{Mss, Peer, WireGuard};
 
@@ -33,6 +35,8 @@ pub struct Settings {
     pub wireguard: BTreeMap<String, WireGuard>,
     /// OpenVPN interfaces by name.
     pub openvpn: BTreeMap<String, OpenVpn>,
+    /// Gateways between Ethernet ports by name.
+    pub secgw: BTreeMap<String, Secgw>,
     /// IPsec, site to site.
     pub ipsec: IpSec,
     /// Which crypto engines are used.
@@ -57,6 +61,7 @@ impl Settings {
     pub fn is_empty(&self) -> bool {
         self.wireguard.is_empty()
             && self.openvpn.is_empty()
+            && self.secgw.is_empty()
             && self.ipsec.peers.is_empty()
             && self.machine.is_empty()
             && self.https.is_none()
@@ -84,6 +89,7 @@ impl Settings {
         reader.check_ports(tree, &settings);
         settings.openvpn = reader.openvpn(tree);
         reader.check_openvpn_ports(tree, &settings);
+        reader.secgws(tree, &mut settings);
         settings.ipsec = reader.ipsec(tree);
         settings.machine = reader.machine(tree);
         settings.https = reader.https(tree);

@@ -97,6 +97,12 @@ fn what_only_postern_takes_is_refused_strictly() {
         (rules(&encapsulated, None, true), rules(&encapsulated, None, false)),
         (vec!["5 line".into()], vec!["5 udp-encap".into()])
     );
+    let negotiated = CLEAN.replace("esp protect 300", "ike east").replace("esp protect 301", "ike east");
+    let negotiated: String =
+        negotiated.lines().filter(|line| !line.starts_with("sa")).map(|line| format!("{line}\n")).collect();
+    assert_eq!(rules(&negotiated, None, true), ["1 ike", "2 ike"]);
+    assert_eq!(rules(&negotiated, None, false), [""; 0]);
+    assert_eq!(rules(&CLEAN.replace("protect 300", "protect 300 ike east"), None, false), ["1 line"]);
     for wrong in ["rt ipv4 dst 0.0.0.0 port 1", "rt ipv4 dst 10.0.0.0/0 port 1"] {
         assert_eq!(rules(&format!("{CLEAN}{wrong}\n"), None, false)[0], "9 route-prefix", "{wrong}");
     }
@@ -191,4 +197,20 @@ fn ten_thousand_policies_are_compared_in_time() {
     };
     let text: String = (0..10_000).map(line).collect();
     assert_eq!(rules(&text, None, true), ["0 no-policy", "0 no-policy", "0 no-policy", "0 no-route"]);
+}
+
+#[test]
+fn a_route_by_which_decrypted_packets_leave_in_clear_is_named() {
+    let words =
+        "-l 0 --vdev net_tap0 --vdev net_tap1 -- -l -p 3 -u 2 -w 64 -f x.cfg --config (0,0,0),(1,0,0)";
+    let clear = |file: &str| {
+        let found = rules(file, Some(words), true);
+        found.into_iter().filter(|rule| rule.ends_with("clear-route")).collect::<Vec<_>>()
+    };
+    assert_eq!(clear(CLEAN), [""; 0]);
+    assert_eq!(clear(&CLEAN.replace("10.1.0.0/16 port 0", "10.1.0.0/16 port 1")), ["7 clear-route"]);
+    // The longest prefix counts, as in the gateway.
+    let more = format!("{CLEAN}rt ipv4 dst 10.0.0.0/8 port 1\n");
+    assert_eq!(clear(&more), [""; 0]);
+    assert_eq!(clear(&more.replace("rt ipv4 dst 10.1.0.0/16 port 0\n", "")), ["8 clear-route"]);
 }

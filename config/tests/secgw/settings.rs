@@ -25,6 +25,15 @@ fn a_policy_has_its_ranges_its_priority_and_its_action() {
 }
 
 #[test]
+fn policies_count_the_peers_of_ike_that_they_name() {
+    let lines = "sp ipv4 out ike east pri 1\nsp ipv4 in pri 1 ike west\nsp ipv6 in ike east pri 2";
+    let settings = strictly(lines).settings;
+    let actions: Vec<Action> = settings.policies.iter().map(|policy| policy.action).collect();
+    assert_eq!(actions, [Action::Ike(0), Action::Ike(1), Action::Ike(0)]);
+    assert_eq!(settings.ike_peers, ["east", "west"]);
+}
+
+#[test]
 fn what_a_policy_omits_is_any_address_any_protocol_and_port_0() {
     let settings = strictly("sp ipv6 in esp discard").settings;
     let policy = &settings.policies[0];

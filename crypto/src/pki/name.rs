@@ -78,8 +78,10 @@ struct Attribute {
     value: Value,
 }
 
+/// The value of an attribute.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Value {
+pub(super) enum Value {
+    /// A string.
     Text(String),
     /// A value that is not a string, as DER.
     Other(Vec<u8>),
@@ -134,11 +136,19 @@ impl DistinguishedName {
         })
     }
 
-    /// The attributes with text, in order: name of the type, value.
-    pub fn attributes(&self) -> impl Iterator<Item = (String, &str)> {
-        self.0.parts.iter().flatten().filter_map(|attribute| match &attribute.value {
-            Value::Text(text) => Some((type_name(attribute.kind), text.as_str())),
+    /// The first text of this type.
+    pub(super) fn first(&self, kind: &AttributeType) -> Option<&str> {
+        let mut all = self.0.parts.iter().flatten().filter(|attribute| attribute.kind == kind.0);
+        all.next().and_then(|attribute| match &attribute.value {
+            Value::Text(text) => Some(text.as_str()),
             Value::Other(_) => None,
+        })
+    }
+
+    /// All attributes in order: whether it is the first of its part, type, value.
+    pub(super) fn each(&self) -> impl Iterator<Item = (bool, ObjectIdentifier, &Value)> {
+        self.0.parts.iter().flat_map(|part| {
+            part.iter().enumerate().map(|(index, attribute)| (index == 0, attribute.kind, &attribute.value))
         })
     }
 

@@ -8,7 +8,7 @@ use super::model::{
 };
 use super::server::TREE;
 use super::typed;
-use crate::{https, ipsec, machine, openvpn, wireguard};
+use crate::{https, ipsec, machine, openvpn, secgw, wireguard};
 use axum::Json;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -167,6 +167,13 @@ static OPERATIONS: &[Operation] = &[
         .takes::<openvpn::model::Reset>(),
     get::<ipsec::model::Ipsec>("/v1/vpn/ipsec", "IPsec peers, IKE SAs and tunnels"),
     post::<bool>("/v1/vpn/ipsec/reset", "Re-establish a connection or a tunnel")
+        .takes::<ipsec::model::Reset>(),
+    get::<Vec<secgw::model::Secgw>>(
+        "/v1/secgw",
+        "Gateways between Ethernet ports: ports, SAs, policies, drops",
+    ),
+    post::<Reloaded>("/v1/secgw/reload", "Make postern secgw read its files again"),
+    post::<bool>("/v1/secgw/reset", "Re-establish the connection to a peer that policies name")
         .takes::<ipsec::model::Reset>(),
     get::<machine::model::Machine>("/v1/machine", "Settings of the machine that are in force"),
     get::<https::model::Https>("/v1/service/https", "The HTTPS server, its keys by name and its certificate"),

@@ -27,6 +27,8 @@ use crate::ipsec::service::IpsecService;
 use crate::machine::{Client, MachineService};
 use crate::openvpn::dns::NameServers;
 use crate::openvpn::service::OpenVpnService;
+use crate::secgw::Opener;
+use crate::secgw::service::SecgwService;
 use crate::service::{Context, Policy, Refusal, Refused, Requirements, Service};
 use crate::tunnel_interface::Removed;
 use crate::wireguard::service::WireGuardService;
@@ -43,6 +45,7 @@ fn services() -> Vec<Box<dyn Service>> {
         Box::<WireGuardService>::default(),
         Box::<OpenVpnService>::default(),
         Box::<IpsecService>::default(),
+        Box::<SecgwService>::default(),
         Box::<MachineService>::default(),
         Box::<HttpsService>::default(),
     ]
@@ -117,7 +120,7 @@ pub struct Daemon {
 
 impl Daemon {
     /// A daemon without interfaces; `host` keeps closed what they will be for, `machine` may change settings of the machine, and
-    /// `https` serves the API over HTTPS, `name_servers` sets those of this machine.
+    /// `https` serves the API over HTTPS, `name_servers` sets those of this machine, `opener` opens Ethernet ports.
     /// If another program deletes an interface, `events` is told.
     pub fn new(
         engines: Arc<Choice>,
@@ -126,12 +129,13 @@ impl Daemon {
         machine: Client,
         https: Process,
         name_servers: Option<NameServers>,
+        opener: Option<Opener>,
     ) -> Self {
         let services = services();
         let views = services.iter().map(|service| service.view()).collect();
         let shown = Shown::new(Arc::clone(&engines), views);
         shown.set_held(host.held());
-        let context = Context { engines, events, host, machine, https: https.into(), name_servers };
+        let context = Context { engines, events, host, machine, https: https.into(), name_servers, opener };
         let engine_rules = EngineRules::default();
         Self { context, services, engine_rules, open_at_exit: false, advised: BTreeSet::new(), shown }
     }

@@ -24,6 +24,7 @@ use crate::host::netlink::NetlinkError;
 use crate::https::{self, Process};
 use crate::machine::{Client, Connection};
 use crate::openvpn::dns::NameServers;
+use crate::secgw::Opener;
 use crate::service::{Policy, Refusal, Refused};
 use crate::tunnel_interface::Removed;
 use crate::unix_socket::SocketError;
@@ -87,6 +88,8 @@ pub struct Start<E, T> {
     pub https: https::Connection,
     /// The process that sets name servers of this machine, if there is one.
     pub name_servers: Option<UnixStream>,
+    /// Who opens Ethernet ports, if there is one.
+    pub opener: Option<Opener>,
     /// Whether what was protected is open once it was stopped, whatever the configuration says.
     pub open_at_exit: bool,
     /// Finds the crypto engines, for these ciphers.
@@ -101,8 +104,19 @@ where
     E: FnOnce(&[Subject]) -> io::Result<Arc<Choice>>,
     T: Fn(Event),
 {
-    let Start { mut file, read, state, api, machine, https, name_servers, open_at_exit, engines, tell } =
-        start;
+    let Start {
+        mut file,
+        read,
+        state,
+        api,
+        machine,
+        https,
+        name_servers,
+        opener,
+        open_at_exit,
+        engines,
+        tell,
+    } = start;
     file.accept(&read);
     let Beginning { transactions, settings, warnings, recorded } = begin(state, &file, read).await;
     let kept = settings.commit_revisions;
@@ -112,7 +126,7 @@ where
     let engines = engines(&super::requirements(&settings).ciphers)?;
     let machine = Client::new(machine, file.path());
     let name_servers = name_servers.map(NameServers::start).transpose()?;
-    let daemon = Daemon::new(engines, events, host, machine, Process::new(https), name_servers);
+    let daemon = Daemon::new(engines, events, host, machine, Process::new(https), name_servers, opener);
     let mut server = Server { file, transactions, daemon, removed, tell };
     let applied = server.daemon.apply(settings, Policy::EachPath);
     let Some(mut refused) = inbox.stop.unless_ordered(applied).await else {

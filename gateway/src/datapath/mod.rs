@@ -188,6 +188,7 @@ mod tests {
             DropReason::IkeNotServed,
             DropReason::ReplayedHandshake,
             DropReason::RingFull,
+            DropReason::BurstFull,
             DropReason::NotIp,
             DropReason::OtherStation,
             DropReason::InjectedFault,

@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn a_port_of_another_program_is_refused_with_a_fix_and_kept_sockets_are_bound_once() {
-        let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        // No program takes the port of this address in between, as it might of 127.0.0.1.
+        let taken = std::net::TcpListener::bind("127.77.9.3:0").expect("a port is free");
         let address = taken.local_addr().expect("bound");
         let mut listeners = Listeners::default();
         let error = listeners.bind(address).expect_err("in use").to_string();

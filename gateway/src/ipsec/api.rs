@@ -4,6 +4,7 @@
 //! GET /v1/vpn/ipsec    POST /v1/vpn/ipsec/reset
 //! ```
 
+use super::handle::IkeHandle;
 use super::{Gateway, model};
 use crate::api::server::unreadable;
 use crate::service::View;
@@ -20,6 +21,8 @@ use std::sync::Arc;
 #[derive(Clone, Default)]
 pub struct Peers {
     gateway: Arc<ArcSwapOption<Gateway>>,
+    /// IKE without an interface.
+    ike: Option<IkeHandle>,
     is_absent: bool,
 }
 
@@ -27,6 +30,11 @@ impl Peers {
     /// Of a daemon without IPsec.
     pub fn absent() -> Self {
         Self { is_absent: true, ..Self::default() }
+    }
+
+    /// The peers of IKE for a gateway between ports.
+    pub fn of(ike: IkeHandle) -> Self {
+        Self { ike: Some(ike), ..Self::default() }
     }
 
     /// Shows the peers of this gateway, or none.
@@ -49,9 +57,10 @@ impl View for Peers {
 }
 
 async fn ipsec(State(shown): State<Peers>) -> Json<model::Ipsec> {
-    let peers = match shown.gateway.load_full() {
-        Some(gateway) => gateway.status().await,
-        None => Vec::new(),
+    let peers = match (shown.gateway.load_full(), &shown.ike) {
+        (Some(gateway), _) => gateway.status().await,
+        (None, Some(ike)) => ike.status().await,
+        (None, None) => Vec::new(),
     };
     Json(model::Ipsec { peers, is_absent: shown.is_absent })
 }
@@ -61,9 +70,10 @@ async fn reset(
     which: Result<Json<model::Reset>, JsonRejection>,
 ) -> Result<Json<bool>, Response> {
     let Json(which) = which.map_err(|rejection| unreadable(&rejection))?;
-    let known = match shown.gateway.load_full() {
-        Some(gateway) => gateway.reset(&which.peer, which.tunnel).await,
-        None => false,
+    let known = match (shown.gateway.load_full(), &shown.ike) {
+        (Some(gateway), _) => gateway.reset(&which.peer, which.tunnel).await,
+        (None, Some(ike)) => ike.reset(&which.peer, which.tunnel).await,
+        (None, None) => false,
     };
     Ok(Json(known))
 }

@@ -37,6 +37,8 @@ pub struct Child {
     pub mtu: Option<u16>,
     /// When its SAs end, and their replay window.
     pub options: Options,
+    /// Of a gateway between ports, the number of its peer, which policies name; 0 for none.
+    pub ike_peer: u16,
 }
 
 /// Names in the configuration, so that the commands in a fix can be typed unchanged.
@@ -152,6 +154,7 @@ pub fn plan(
         priority: it.priority,
         mtu: it.mtu,
         options: options(peer, &it.esp),
+        ike_peer: 0,
     };
     let children = children.map(plan).collect();
     let names = Names { local_id: connection.local_identity.to_string(), ..names(name, peer) };

@@ -1,7 +1,8 @@
 //! The running gateway: an interface, the two ports of IKE, and its IKE thread.
 
 use super::connections::Plan;
-use super::ike_thread::{Command, IkeThread, Inbox, Parts};
+use super::handle::IkeHandle;
+use super::ike_thread::{IkeThread, Inbox, Parts};
 use super::port::IkePort;
 use super::{MTU, NAME};
 use crate::clock::Clock;
@@ -16,7 +17,7 @@ use crate::tunnel_interface::{
     Counters, Drops, InterfaceError, Options, Removed, SocketKind, TunnelInterface,
 };
 use crate::wireguard::update::UpdateError;
-use crossbeam_channel::{Sender, unbounded};
+use crossbeam_channel::unbounded;
 use crypto::{Engine, random};
 use port::Offloads;
 use port::schedule::yield_to_packets;
@@ -24,7 +25,7 @@ use port::udp::SocketSlot;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tunnel::ikev2::Patience;
 use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 
@@ -45,7 +46,7 @@ pub enum GatewayError {
 /// A running gateway. Dropping it deletes the SAs with all peers and removes the interface.
 pub struct Gateway {
     tunnel: TunnelInterface,
-    commands: Sender<Command>,
+    commands: IkeHandle,
     initial: SocketSlot,
     stop_port: Box<dyn Fn() + Send + Sync>,
     port: Option<JoinHandle<()>>,
@@ -89,14 +90,14 @@ impl Gateway {
         events: mpsc::UnboundedSender<Removed>,
     ) -> io::Result<Self> {
         let (datapath_events, datapath_events_out) = unbounded();
-        let (commands, commands_out) = unbounded();
+        let (commands, commands_out) = IkeHandle::new();
         let (floated_in, floated) = Punt::new(Protocol::Ipsec);
         let (initial_in, initial_out) = Punt::new(Protocol::Ipsec);
         let tables = Arc::new(Tables::new(Protocol::Ipsec, MTU as usize));
         let shared = Shared { tables, datapath_events, clock: Clock };
         let link = commands.clone();
         // The IKE thread outlives its follower.
-        let tell = move |up, mtu| _ = link.send(Command::Link { up, mtu });
+        let tell = move |up, mtu| link.link(up, mtu);
         tunnel.start(&shared, options, floated_in.clone(), events, OVERHEAD, tell)?;
         let drops = Arc::clone(&tunnel.drops().handshake);
         let parts = Parts {
@@ -133,44 +134,38 @@ impl Gateway {
 
     /// Serves these peers; others of the same names are ended first.
     pub fn add(&self, plans: Vec<Plan>) {
-        let _ = self.commands.send(Command::Add(plans));
+        self.commands.add(plans);
     }
 
     /// Ends the connections to these peers.
     pub fn remove(&self, names: Vec<String>) {
-        let _ = self.commands.send(Command::Remove(names));
+        self.commands.remove(names);
     }
 
     /// Waits so long for the answers of all peers.
     pub fn set_patience(&self, patience: Patience) {
-        let _ = self.commands.send(Command::SetPatience(patience));
+        self.commands.set_patience(patience);
     }
 
     /// Asks the kernel again for the path MTU to every peer whenever it is called, as long as the gateway runs.
     pub fn measurer(&self) -> impl Fn() + Send + Sync + use<> {
         let commands = self.commands.clone();
-        move || _ = commands.send(Command::Measure)
+        move || commands.measure()
     }
 
     /// Returns when all that was asked before is done.
     pub async fn settle(&self) {
-        let (reply, answer) = oneshot::channel();
-        let _ = self.commands.send(Command::Settle(reply));
-        answer.await.expect("the IKE thread lives as long as the gateway");
+        self.commands.settle().await;
     }
 
     /// Shows all peers.
     pub async fn status(&self) -> Vec<model::IpsecPeer> {
-        let (reply, answer) = oneshot::channel();
-        let _ = self.commands.send(Command::Status(reply));
-        answer.await.expect("the IKE thread lives as long as the gateway")
+        self.commands.status().await
     }
 
     /// Re-establishes the connection to a peer, or one tunnel of it; returns whether it exists.
     pub async fn reset(&self, peer: &str, tunnel: Option<u32>) -> bool {
-        let (reply, answer) = oneshot::channel();
-        let _ = self.commands.send(Command::Reset(peer.to_owned(), tunnel, reply));
-        answer.await.expect("the IKE thread lives as long as the gateway")
+        self.commands.reset(peer, tunnel).await
     }
 }
 
@@ -195,7 +190,7 @@ impl Counters for Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        let _ = self.commands.send(Command::Stop);
+        self.commands.stop();
         (self.stop_port)();
         if let Some(port) = self.port.take() {
             let _ = port.join();

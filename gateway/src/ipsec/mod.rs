@@ -13,6 +13,7 @@ pub mod api;
 pub mod connections;
 pub mod explain;
 pub mod gateway;
+pub mod handle;
 mod identity;
 pub mod ike_thread;
 mod jobs;
@@ -29,6 +30,9 @@ mod served;
 pub mod service;
 
 pub use gateway::Gateway;
+pub(crate) use port::IkePort;
+pub(crate) use requirements::ciphers;
+pub(crate) use revocation::is_needed as needs_revocations;
 
 use config::Path;
 

@@ -36,7 +36,7 @@ pub fn ports() -> [u16; 2] {
 }
 
 /// The algorithms that protect the packets of a tunnel under this proposal.
-fn ciphers(proposal: &EspProposal) -> Vec<Subject> {
+pub(crate) fn ciphers(proposal: &EspProposal) -> Vec<Subject> {
     match proposal.encryption {
         Encryption::Aead(cipher, _) | Encryption::Gmac(cipher) => vec![cipher.into()],
         Encryption::Plain(encryption) => {

@@ -121,7 +121,7 @@ impl Drop for Revocations {
 }
 
 /// Whether a peer needs revocation data from outside the configuration.
-pub(super) fn is_needed(peer: &Peer) -> bool {
+pub(crate) fn is_needed(peer: &Peer) -> bool {
     let Authentication::X509(x509) = &peer.authentication else { return false };
     x509.revocation != Revocation::Relaxed
         || x509.authorities.iter().any(|it| !it.revocation_files.is_empty())

@@ -21,7 +21,6 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use ipnet::IpNet;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tunnel::openvpn::PeerAddress;
@@ -135,10 +134,10 @@ async fn reset(
 
 fn sessions(snapshot: &Snapshot) -> Vec<model::Session> {
     let now = Clock.now().wall;
-    snapshot.sessions.iter().map(|it| session(it, snapshot.port, now)).collect()
+    snapshot.sessions.iter().map(|it| session(it, now)).collect()
 }
 
-fn session(session: &Session, port: u16, now: Duration) -> model::Session {
+fn session(session: &Session, now: Duration) -> model::Session {
     // A client has everything behind its server.
     let prefixes = session.prefixes.iter().filter(|prefix| prefix.prefix_len() != 0);
     let is_host = |prefix: &&IpNet| prefix.prefix_len() == prefix.max_prefix_len();
@@ -150,7 +149,7 @@ fn session(session: &Session, port: u16, now: Duration) -> model::Session {
             Some(PeerAddress { is_tcp: true, .. }) => Transport::Tcp,
             _ => Transport::Udp,
         },
-        local_host: session.local.map(|address| SocketAddr::new(address.to_canonical(), port).to_string()),
+        local_host: session.local.map(|address| address.to_string()),
         tunnel_ips: hosts.iter().map(|prefix| prefix.addr().to_string()).collect(),
         networks: networks.iter().map(ToString::to_string).collect(),
         cipher: session.cipher.clone(),
@@ -183,14 +182,13 @@ mod tests {
                 referred: Duration::ZERO,
                 common_name: None,
                 address: Some(PeerAddress::tcp(([192, 0, 2, 1], 7).into())),
-                local: "::ffff:192.0.2.9".parse().ok(),
+                local: "192.0.2.9:1194".parse().ok(),
                 prefixes: prefixes.map(|it| it.parse().expect("literal")).to_vec(),
                 cipher: "AES-256-GCM".to_owned(),
                 duration: Duration::from_secs(60),
                 received_bytes: 1,
                 sent_bytes: 2,
             },
-            1194,
             Duration::from_secs(1000),
         );
         assert_eq!((shown.tunnel_ips.len(), shown.networks), (2, vec!["10.4.0.0/24".to_owned()]));

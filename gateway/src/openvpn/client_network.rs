@@ -2,6 +2,7 @@
 //! that what leads into the tunnel never leaves in clear.
 
 use super::dns::{NameServers, Request};
+use super::named_routes::Known;
 use super::options::Network;
 use super::routing::{self, Servers};
 use crate::host::netlink::{LinkChange, MAIN_TABLE, Netlink, NetlinkError};
@@ -56,6 +57,8 @@ pub(super) struct ClientNetwork {
     /// The last push reply.
     network: Option<Network>,
     wants: Wants,
+    /// The addresses of names to which it has pushed routes.
+    known: Known,
     name_servers: Option<NameServers>,
     /// What stays closed without the interface; `None` of a program that leaves nothing behind.
     closed: Option<Closed>,
@@ -72,7 +75,17 @@ impl ClientNetwork {
     ) -> Self {
         let (servers, wants) = (BTreeSet::new(), Wants::default());
         let (interface, is_null) = (interface.to_owned(), false);
-        Self { interface, own, servers, network: None, wants, name_servers, closed, is_null }
+        Self {
+            interface,
+            own,
+            servers,
+            network: None,
+            wants,
+            known: Known::new(),
+            name_servers,
+            closed,
+            is_null,
+        }
     }
 
     /// Whether there is no interface.
@@ -103,6 +116,12 @@ impl ClientNetwork {
             None if self.closed.is_some() => self.begin(host, Wants::default()),
             None => Ok(()),
         }
+    }
+
+    /// Names to which the server has pushed routes have these addresses.
+    pub(super) fn learn(&mut self, host: &HostHandle, known: Known) -> Result<(), ClientError> {
+        self.known = known;
+        self.network.take().map_or(Ok(()), |network| self.configure(host, network))
     }
 
     /// Sets what is `wanted` before a server has said what it wants, and closes what a daemon closes.
@@ -139,7 +158,7 @@ impl ClientNetwork {
         }
         let links = self.links()?;
         let servers = self.servers(&links);
-        let wants = routing::wants(&network, &servers, self.own);
+        let wants = routing::wants(&resolved(&network, &self.known), &servers, self.own);
         let wants = wants.map_err(|routing::TooMany| ClientError::TooManyRoutes(name.clone()))?;
         let configured = self.closed.as_ref().map(|closed| &closed.configured);
         let configured = configured.map(|closed| routing::closed_around(closed, &servers, self.own));
@@ -176,6 +195,15 @@ impl ClientNetwork {
         }
         Ok(())
     }
+}
+
+/// The network with the routes to names whose addresses are known.
+pub(super) fn resolved(network: &Network, known: &Known) -> Network {
+    let mut network = network.clone();
+    let Network { named, tunnel, outside, .. } = &mut network;
+    named.resolve(known, tunnel, outside);
+    outside.retain(|prefix| tunnel.keys().all(|(inside, _)| inside != prefix));
+    network
 }
 
 /// Whether a packet with this address leaves the local link.

@@ -65,7 +65,7 @@ impl Interface {
         let (datapath_events, datapath_events_out) = unbounded();
         let (commands, commands_out) = unbounded();
         let (punt, datagrams) = Punt::new(Protocol::OpenVpn);
-        let tcp = settings.tcp.clone().map(Tcp::new).transpose()?.map(Arc::new);
+        let tcp = settings.tcp.clone().map(|tcp| Tcp::new(tunnel.name(), tcp)).transpose()?.map(Arc::new);
         if let Some(tcp) = &tcp {
             tunnel.open_tcp(tcp.connections());
         }

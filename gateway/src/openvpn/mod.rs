@@ -12,6 +12,7 @@
 //! TLS and the admission of clients are on the control thread, which carries no packets.
 
 pub mod api;
+pub mod certificates;
 pub mod client_file;
 pub mod client_network;
 mod closed;
@@ -26,10 +27,12 @@ pub mod limits;
 pub mod login;
 pub mod management;
 pub mod model;
+pub mod named_routes;
 pub mod names;
 pub mod options;
 pub mod passwords;
 pub mod pool;
+mod port_share;
 mod routing;
 pub mod runner;
 pub mod scripts;

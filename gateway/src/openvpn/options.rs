@@ -5,6 +5,7 @@
 //! file ──> Own ──────────────────────────────────────┴──> Network ──> routing
 //! ```
 
+use super::named_routes::NamedRoutes;
 use super::scripts::addressing::Addressing;
 use config::openvpn::settings::{
     Addresses, Destination, Dns, Filter, FilterAction, Gateway, Ipv6Addresses, Redirect, Route, Routing,
@@ -33,6 +34,8 @@ pub struct Own {
     pub filters: Vec<Filter>,
     /// `route-nopull`.
     pub no_routes: bool,
+    /// `allow-pull-fqdn`.
+    pub allow_names: bool,
     /// `ifconfig-noexec`.
     pub no_addresses: bool,
     /// The largest MTU that is taken.
@@ -48,6 +51,8 @@ pub struct Network {
     pub tunnel: BTreeMap<(IpNet, u32), u32>,
     /// What stays outside of the tunnel.
     pub outside: BTreeSet<IpNet>,
+    /// Routes to host names, which are looked up.
+    pub named: NamedRoutes,
     /// The default route.
     pub redirect: Option<Redirect>,
     /// ICMPv6 errors in place of IPv6 through the tunnel.
@@ -239,19 +244,25 @@ impl Network {
         let metric = pushed.routing.metric.or(own.routing.metric).unwrap_or(0);
         let table = own.routing.table.unwrap_or(MAIN);
         let gateway = pushed.routing.gateway.as_ref().or(own.routing.gateway.as_ref());
+        let of = |route: &Route| (route.table.unwrap_or(table), route.metric.unwrap_or(metric));
         for route in own.routing.routes.iter().chain(&pushed.routing.routes) {
             let prefix = match &route.destination {
                 Destination::Network(prefix) => prefix.trunc(),
                 // It stays outside in any case.
                 Destination::Remote => continue,
                 Destination::Host(host) => {
-                    self.warn(&format!("the route to {host} is not set: a server pushes addresses only"));
+                    let inside = own.allow_names && self.is_into_tunnel(route, gateway);
+                    if !own.allow_names {
+                        self.warn(&format!("the route to {host} is not set without allow-pull-fqdn"));
+                    } else if !self.named.add(host, inside.then(|| of(route))) {
+                        self.warn(&format!("the route to {host} is not set: too many routes have names"));
+                    }
                     continue;
                 }
             };
             if self.is_into_tunnel(route, gateway) {
-                let metric = route.metric.unwrap_or(metric);
-                self.tunnel.insert((prefix, route.table.unwrap_or(table)), metric);
+                let (table, metric) = of(route);
+                self.tunnel.insert((prefix, table), metric);
             } else {
                 self.outside.insert(prefix);
             }

@@ -47,6 +47,8 @@ pub struct Pool {
     v6: Option<Ipv6Addr>,
     /// How many IPv4 addresses belong to a number, and which of them the client has.
     step: (u32, u32),
+    /// The address of the server, which may be among the others.
+    own: Option<Ipv4Addr>,
     /// Addresses that are given by settings.
     reserved: BTreeSet<IpAddr>,
     /// How many numbers there are.
@@ -82,7 +84,8 @@ impl Pool {
         let reserved = BTreeSet::new();
         let v4 = v4.map(|(first, _)| Ipv4Addr::from_bits(first));
         let v6 = network.v6.map(|v6| Ipv6Addr::from_bits(v6.network().to_bits() + first_v6(v6)));
-        let mut pool = Self { v4, v6, step, reserved, size, ..Self::default() };
+        let own = network.local;
+        let mut pool = Self { v4, v6, step, own, reserved, size, ..Self::default() };
         pool.reserve(network.clients.values());
         for (name, v4, v6) in &network.leases {
             pool.remember(name, *v4, *v6);
@@ -176,6 +179,7 @@ impl Pool {
         let Lease { v4, v6 } = self.lease(number);
         number < self.size
             && !self.in_use.contains_key(&number)
+            && (v4.is_none() || v4 != self.own)
             && !v4.map(IpAddr::V4).is_some_and(is_reserved)
             && !v6.map(IpAddr::V6).is_some_and(is_reserved)
     }

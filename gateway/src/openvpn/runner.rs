@@ -9,6 +9,7 @@ use super::control_thread::{Chosen, Report, Snapshot};
 use super::interface::Interface;
 use super::lifecycle::{Failed, Lifecycle, Step};
 use super::management::Board;
+use super::named_routes::Known;
 use super::names::{self, Name};
 use super::routing;
 use super::scripts::Answer as ProgramAnswer;
@@ -24,6 +25,7 @@ use asking::{Answered, Asking};
 use axum::Router;
 use crypto::Engine;
 use ipnet::IpNet;
+use look_ups::RouteNames;
 use managed::Managed;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -82,6 +84,8 @@ pub struct Runner {
     names: Option<Vec<Name>>,
     /// When the names of such a peer are looked up again: nothing else tells that it has moved.
     look_ups: Option<Interval>,
+    /// Names of routes of a client.
+    route_names: RouteNames,
     /// Asks the user of a client.
     asking: Asking,
     /// What the management interface is told; none without one.
@@ -99,6 +103,8 @@ enum Answer {
     User(Answered),
     /// The addresses of servers.
     Servers(Vec<Name>),
+    /// The addresses of names of routes.
+    Routes(Known),
     /// A program has ended.
     Program(ProgramAnswer),
     /// The server that the management interface has named, if it has an address.
@@ -225,6 +231,7 @@ impl Runner {
             network,
             names,
             look_ups,
+            route_names: RouteNames::default(),
             asking: Asking::new(prompt),
             managed: None,
             answer,
@@ -301,6 +308,7 @@ impl Runner {
             }
             Report::Configured(network) => {
                 self.managed.iter_mut().for_each(|managed| managed.assigned(network.addresses.iter()));
+                self.look_up_routes(network.named.hosts());
                 self.lifecycle.configure(network);
                 self.proceed()
             }
@@ -372,6 +380,12 @@ impl Runner {
                 self.network.add_servers(&self.host, [remote.address.ip()])?;
                 self.interface.choose(Chosen::Other(remote));
             }
+            Answer::Routes(known) => {
+                if let Some(others) = self.route_names.ended(&known) {
+                    self.look_up_routes(others);
+                }
+                self.network.learn(&self.host, known)?;
+            }
             Answer::Other(None) => self.interface.choose(Chosen::Skip(1)),
             Answer::User(answered) => {
                 if let Some(credentials) = self.asking.take(answered) {
@@ -400,6 +414,12 @@ impl Runner {
             names::look_up_all(&mut names, names::resolve);
             let _ = answer.send(Answer::Servers(names));
         });
+    }
+
+    fn look_up_routes(&mut self, hosts: Vec<String>) {
+        let answer = self.answer.clone();
+        // The program may have ended.
+        self.route_names.want(hosts, move |known| _ = answer.send(Answer::Routes(known)));
     }
 
     fn failed(&self, error: Failed) -> RunError {

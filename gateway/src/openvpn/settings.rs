@@ -1,5 +1,6 @@
 //! What an OpenVPN interface is to do.
 
+use super::certificates::Tracked;
 use super::dns::NameServers;
 use super::lifecycle::InterfacePrograms;
 use super::limits::Limits;
@@ -16,6 +17,7 @@ use port::udp::UdpBinding;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tunnel::openvpn::client::ClientWrap;
@@ -71,6 +73,17 @@ pub struct TcpSettings {
     pub hand_window: Duration,
     /// The settings of sockets.
     pub options: SocketOptions,
+    /// The server that gets connections which are not OpenVPN (`port-share`).
+    pub share: Option<PortShare>,
+}
+
+/// A server that shares the TCP ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortShare {
+    /// Its address.
+    pub server: SocketAddr,
+    /// Where each of its connections has a file with the address of the client.
+    pub folder: Option<PathBuf>,
 }
 
 /// Server or client.
@@ -139,6 +152,8 @@ pub struct Access {
     pub authorities: Vec<Certificate>,
     /// The fields that make the name of a peer (`x509-username-field`).
     pub name_fields: NameFields,
+    /// The fields of certificates that programs are told about (`x509-track`).
+    pub tracked: Tracked,
     /// Tokens in place of passwords (`auth-gen-token`).
     pub tokens: Option<Tokens>,
     /// Makes the verifier of certificates again, from another revocation list (`crl-verify`).
@@ -171,6 +186,7 @@ impl Default for Access {
             constraint: None,
             authorities: Vec::new(),
             name_fields: NameFields::default(),
+            tracked: Tracked::default(),
             tokens: None,
             renew: None,
             exports_certificates: false,
@@ -202,8 +218,10 @@ pub enum PointToPoint {
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a directive of its own")]
 pub struct ServerNetwork {
-    /// The network of clients; the server has its first address (`server`).
+    /// The network of clients (`server`).
     pub v4: Option<Ipv4Net>,
+    /// The address of the server, if it is not the first of that network (`ifconfig`).
+    pub local: Option<Ipv4Addr>,
     /// How clients see that network; as one with the netmask, if none (`topology`).
     pub line: Option<PointToPoint>,
     /// The same for IPv6 (`server-ipv6`).
@@ -282,6 +300,8 @@ pub struct ClientSettings {
     pub authorities: Vec<Certificate>,
     /// The fields that make the name of a peer (`x509-username-field`).
     pub name_fields: NameFields,
+    /// The fields of certificates that programs are told about (`x509-track`).
+    pub tracked: Tracked,
     /// Whether there is a management interface.
     pub is_managed: bool,
     /// Whether it is asked where to connect to (`management-query-remote`).
@@ -376,15 +396,15 @@ impl ServerNetwork {
         own.or_else(|| match self.line {
             None => Some(network.netmask()),
             Some(PointToPoint::Net30) => Some(Ipv4Addr::from_bits(address.to_bits() & !3 | 1)),
-            Some(PointToPoint::Single) => network.hosts().next(),
+            Some(PointToPoint::Single) => self.local.or_else(|| network.hosts().next()),
         })
     }
 
     /// The addresses of the server, with the networks of clients.
     pub fn own(&self) -> impl Iterator<Item = IpNet> {
         let v4 = self.v4.and_then(|network| {
-            let first = network.hosts().next()?;
-            Ipv4Net::new(first, network.prefix_len()).ok().map(IpNet::V4)
+            let local = self.local.or_else(|| network.hosts().next())?;
+            Ipv4Net::new(local, network.prefix_len()).ok().map(IpNet::V4)
         });
         let v6 = self.v6.and_then(|network| {
             let first = Ipv6Addr::from_bits(network.network().to_bits() | 1);

@@ -172,7 +172,7 @@ fn name(session: &Session) -> &str {
 
 /// As OpenVPN 2.6: an IPv6 address has no port. With UDP and TCP in one server, as OpenVPN 2.7, which names the protocol.
 fn real(session: &Session, snapshot: &Snapshot) -> String {
-    let Some(PeerAddress { socket, is_tcp }) = session.address else { return "UNDEF".to_owned() };
+    let Some(PeerAddress { socket, is_tcp, .. }) = session.address else { return "UNDEF".to_owned() };
     let socket = SocketAddr::new(socket.ip().to_canonical(), socket.port());
     match socket.ip() {
         ip if snapshot.has_both => {

@@ -1,5 +1,6 @@
 //! TCP as the control thread sees it: sockets that listen, connections that end, and deadlines.
 
+use super::port_share::Share;
 use super::settings::TcpSettings;
 use crossbeam_channel::{Receiver, bounded};
 use port::tcp::TcpConnections;
@@ -16,6 +17,8 @@ pub struct Tcp {
     connections: Arc<TcpConnections>,
     /// Has an entry when a connection has ended, or there is a deadline.
     told: Receiver<()>,
+    /// Connections that another server has.
+    share: Option<Share>,
 }
 
 /// A server cannot listen.
@@ -28,12 +31,16 @@ pub struct ListenError {
 
 impl Tcp {
     /// No connections, and no sockets.
-    pub fn new(settings: TcpSettings) -> io::Result<Self> {
+    pub fn new(interface: &str, settings: TcpSettings) -> io::Result<Self> {
         let (tell, told) = bounded(1);
         // One entry stands for any number.
         let connections = TcpConnections::new(move || _ = tell.try_send(()))?;
         connections.set_queue_limit(settings.queue_limit);
-        Ok(Self { settings, connections: Arc::new(connections), told })
+        let share = settings.share.clone().map(|wanted| Share::start(interface, wanted)).transpose()?;
+        if let Some(share) = &share {
+            connections.share_with(share.taker());
+        }
+        Ok(Self { settings, connections: Arc::new(connections), told, share })
     }
 
     /// The connections, for the workers.
@@ -77,6 +84,9 @@ impl Tcp {
     /// Ends all connections, and listens no more.
     pub(super) fn close(&self) {
         self.connections.close();
+        if let Some(share) = &self.share {
+            share.close();
+        }
     }
 
     /// Ends connections whose time is over, and returns those that have ended, with the error that ended each.

@@ -26,6 +26,14 @@ pub fn filter_process() -> Result<(), FilterError> {
     apply(calls::NEVER, SeccompAction::Allow, SeccompAction::KillProcess)
 }
 
+/// Filters a thread like that, which may load programs of XDP too.
+pub fn filter_ports() -> Result<(), FilterError> {
+    only(&[calls::EVERYWHERE, calls::PACKETS, calls::CONTROL, calls::PORTS].concat())?;
+    let never: Vec<c_long> =
+        calls::NEVER.iter().copied().filter(|call| !calls::PORTS.contains(call)).collect();
+    apply(&never, SeccompAction::Allow, SeccompAction::KillProcess)
+}
+
 /// Filters a process like that, in which what no gateway does fails instead of ending it: an operational command of the HTTPS
 /// server may want to start a program.
 ///
@@ -113,6 +121,7 @@ mod calls {
     pub const PACKETS: &[libc::c_long] = &[];
     pub const CONTROL: &[libc::c_long] = &[];
     pub const NEVER: &[libc::c_long] = &[];
+    pub const PORTS: &[libc::c_long] = &[];
 }
 
 /// System calls by their numbers.
@@ -177,6 +186,9 @@ mod calls {
         #[cfg(target_arch = "x86_64")] SYS_arch_prctl,
         #[cfg(target_arch = "x86_64")] SYS_time,
     ];
+
+    /// What opens a port of AF_XDP.
+    pub const PORTS: &[c_long] = &[SYS_bpf];
 
     /// What the HTTPS server needs not, of the calls of the daemon: it could end the daemon, slow it, or leave its namespace.
     pub const NOT_OF_SERVER: &[c_long] = &[SYS_kill, SYS_setpriority, SYS_setns, SYS_seccomp, SYS_listen, SYS_mlockall];

@@ -5,7 +5,7 @@ pub mod filter;
 use caps::errors::CapsError;
 use caps::{CapSet, Capability, CapsHashSet};
 use filter::FilterError;
-use rustix::thread::no_new_privs;
+use rustix::thread::{no_new_privs, set_no_new_privs};
 
 /// What a thread keeps of what the process may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub enum Rights {
     Sockets,
     /// To change links, in whatever namespace they are.
     Namespaces,
+    /// To open ports that carry frames, also after the process has given up that right.
+    Ports,
 }
 
 impl Rights {
@@ -32,6 +34,13 @@ impl Rights {
             Self::Network => &[Capability::CAP_NET_ADMIN],
             Self::Sockets => &[Capability::CAP_NET_ADMIN, Capability::CAP_NET_BIND_SERVICE],
             Self::Namespaces => &[Capability::CAP_NET_ADMIN, Capability::CAP_SYS_ADMIN],
+            // Frames of AF_XDP are in memory that is locked.
+            Self::Ports => &[
+                Capability::CAP_NET_ADMIN,
+                Capability::CAP_NET_RAW,
+                Capability::CAP_BPF,
+                Capability::CAP_IPC_LOCK,
+            ],
         }
     }
 
@@ -39,6 +48,14 @@ impl Rights {
     pub fn keep(self) {
         if let Err(error) = self.drop_others() {
             tracing::warn!("a thread keeps more rights than it needs: {error}");
+        }
+        // It is started before the process has a filter.
+        if self == Self::Ports {
+            let filtered = set_no_new_privs(true).map_err(|error| error.to_string());
+            match filtered.and_then(|()| filter::filter_ports().map_err(|error| error.to_string())) {
+                Ok(()) => {}
+                Err(error) => tracing::warn!("a thread may make more system calls than it needs: {error}"),
+            }
         }
         // A process without its filter has logged the reason. A filter of this thread would need the one of the process.
         if self == Self::Packets && is_filtered() {

@@ -1,22 +1,40 @@
 //! From unprotected ports: ESP is told from clear packets, and both are held against the inbound policies.
 
+use super::headers::Headers;
 use super::leaving::Leaving;
-use super::policies::Recent;
+use super::policies::Verdicts;
 use super::tables::SecgwTables;
 use crate::datapath::SaBatch;
+use crate::datapath::punt::Punt;
+use crate::datapath::tables::Session;
 use config::secgw::settings::Action;
-use packet::header::esp::{ESP, HEADER};
-use packet::header::ip::{IpPacket, Ipv6Header};
+use packet::header::chain::{Place, find, find_esp};
+use packet::header::esp::{ESP, HEADER, UDP_PORT};
+use packet::header::flow::{Flow, Upper};
+use packet::header::ip::{IpPacket, Ipv6Header, UDP, ecn};
+use packet::header::udp::UdpHeader;
 use packet::{Batch, DropCounters, DropReason, Endpoint, Train};
 use std::net::SocketAddr;
+use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 
-/// Makes trains of ESP packets, cut to what follows the IP header. Clear packets that may pass are added to `leaving`.
+/// What decides about packets that arrive.
+pub struct Arrivals<'a> {
+    /// Policies, and our addresses for IKE.
+    pub tables: &'a SecgwTables,
+    /// The verdicts about known flows.
+    pub verdicts: &'a mut Verdicts,
+    /// Where messages of IKE go.
+    pub initial: &'a Punt,
+}
+
+/// Makes trains of ESP packets, cut to what follows the IP header, and of what is for UDP port 4500 of IKE, cut to what follows that of
+/// UDP. Clear packets that may pass are added to `leaving`, and those for UDP port 500 of IKE go to IKE.
 pub fn split(
     batch: &mut Batch,
-    tables: &SecgwTables,
-    recent: &mut Recent,
+    arrivals: &mut Arrivals<'_>,
     drops: &DropCounters,
     trains: &mut Vec<Train>,
+    headers: &mut Headers,
     leaving: &mut Leaving,
 ) {
     trains.clear();
@@ -24,10 +42,17 @@ pub fn split(
         if !batch.is_live(index) {
             continue;
         }
-        match sort(batch.packet(index), tables, recent) {
+        match sort(batch.packet(index), arrivals.tables, arrivals.verdicts) {
             Ok(Sorted::Clear) => leaving.add(index),
-            Ok(Sorted::Esp { header, length, endpoint, ds_field }) => {
-                batch.shrink(index, header, length);
+            Ok(Sorted::Ike { offset, endpoint }) => {
+                arrivals.initial.punt(endpoint, &batch.packet(index)[offset..], drops);
+                batch.discard(index);
+            }
+            Ok(Sorted::Esp { place, start, length, endpoint, ds_field }) => {
+                if arrivals.tables.modes.has_transport_in {
+                    headers.keep(index, batch.packet(index), place);
+                }
+                batch.shrink(index, start, length);
                 match trains.last_mut() {
                     Some(last)
                         if last.packets.end == index
@@ -45,6 +70,7 @@ pub fn split(
             }
         }
     }
+    arrivals.verdicts.count(&arrivals.tables.policies_in);
     batch.set_trains(trains.drain(..));
 }
 
@@ -52,45 +78,112 @@ pub fn split(
 enum Sorted {
     /// It passes as it is.
     Clear,
-    /// ESP behind an IP header.
-    Esp { header: usize, length: usize, endpoint: Endpoint, ds_field: u8 },
+    /// A message of IKE behind a UDP header.
+    Ike { offset: usize, endpoint: Endpoint },
+    /// ESP behind an IP header, or behind UDP.
+    Esp { place: Place, start: usize, length: usize, endpoint: Endpoint, ds_field: u8 },
 }
 
 #[inline]
-fn sort(packet: &[u8], tables: &SecgwTables, recent: &mut Recent) -> Result<Sorted, DropReason> {
+fn sort(packet: &[u8], tables: &SecgwTables, verdicts: &mut Verdicts) -> Result<Sorted, DropReason> {
     let ip = IpPacket::parse(packet).map_err(|_| DropReason::Malformed)?;
-    let (protocol, header, is_fragment) = match &ip {
-        IpPacket::V4(header, _) => (header.protocol, header.length(), header.is_fragment()),
-        IpPacket::V6(header, _) => (header.next_header, Ipv6Header::LENGTH, false),
-    };
-    if protocol != ESP {
-        return match recent.verdict(&tables.policies_in, &ip).action {
-            Some(Action::Bypass) => Ok(Sorted::Clear),
-            // RFC 4301 section 5.2: it should have come under an SA.
-            Some(Action::Protect(_) | Action::Discard) | None => Err(DropReason::Denied),
-        };
+    if tables.ike_addresses.contains(&ip.destination())
+        && let Some(sorted) = for_ike(&ip)
+    {
+        return sorted;
     }
-    if is_fragment {
+    if let Some(place) = find_esp(&ip) {
+        return esp(&ip, place, place.offset, 0);
+    }
+    let upper = Upper::of(&ip);
+    // RFC 4303 section 3.4.1: ESP is not opened before its fragments are one packet.
+    if upper.protocol == ESP {
         return Err(DropReason::Fragmented);
     }
-    let length = ip.bytes().len() - header;
-    let spi = packet[header..].first_chunk::<4>();
+    if tables.modes.has_udp_in()
+        && !upper.is_fragment
+        && let Some(place) = find(&ip, UDP)
+        && tables.modes.is_esp(&ip.bytes()[place.offset..])
+    {
+        // A NAT may have changed the source port.
+        return esp(&ip, place, place.offset + UdpHeader::LENGTH, UDP_PORT);
+    }
+    if tables.modes.single.is_some() {
+        return Err(DropReason::Denied);
+    }
+    match verdicts.verdict(&tables.policies_in, &ip).action {
+        Some(Action::Bypass) => Ok(Sorted::Clear),
+        // RFC 4301 section 5.2: it should have come under an SA.
+        Some(Action::Protect(_) | Action::Ike(_) | Action::Discard) | None => Err(DropReason::Denied),
+    }
+}
+
+/// ESP that starts here.
+#[inline]
+fn esp(ip: &IpPacket<'_>, place: Place, start: usize, port: u16) -> Result<Sorted, DropReason> {
+    if matches!(ip, IpPacket::V4(header, _) if header.is_fragment()) {
+        return Err(DropReason::Fragmented);
+    }
+    let length = ip.bytes().len() - start;
+    let spi = ip.bytes()[start..].first_chunk::<4>();
     match spi {
         _ if length < HEADER => Err(DropReason::TooShort),
         // RFC 4303 section 2.1. It marks messages of IKE in UDP.
         Some([0, 0, 0, 0]) => Err(DropReason::UnknownSa),
         _ => {
-            let remote = SocketAddr::new(ip.source(), 0);
+            let remote = SocketAddr::new(ip.source(), port);
             let endpoint = Endpoint { local: Some(ip.destination()), ..Endpoint::new(remote) };
-            Ok(Sorted::Esp { header, length, endpoint, ds_field: ip.ds_field() })
+            // As in ipsec-secgw, and RFC 4301 section 5.1.2.1, no mark but CE is carried inside; RFC 6040 carries ECT(1) too.
+            let is_congested = ip.ds_field() & ecn::MASK == ecn::CE;
+            let ds_field = ip.ds_field() & if is_congested { u8::MAX } else { !ecn::MASK };
+            Ok(Sorted::Esp { place, start, length, endpoint, ds_field })
         }
     }
 }
 
-/// Drops packets whose outer addresses are not those of their SA.
+/// What is for a port of IKE. The checksum of UDP is not checked: both IKE and ESP authenticate their packets.
+#[cold]
+fn for_ike(ip: &IpPacket<'_>) -> Option<Result<Sorted, DropReason>> {
+    let (protocol, header, is_fragment) = match ip {
+        IpPacket::V4(header, _) => (header.protocol, header.length(), header.is_fragment()),
+        IpPacket::V6(header, _) => (header.next_header, Ipv6Header::LENGTH, false),
+    };
+    if protocol != UDP || is_fragment {
+        return None;
+    }
+    let Ok(udp) = UdpHeader::parse(&ip.bytes()[header..]) else { return Some(Err(DropReason::Malformed)) };
+    let remote = SocketAddr::new(ip.source(), udp.source.get());
+    let endpoint = Endpoint { local: Some(ip.destination()), ..Endpoint::new(remote) };
+    let offset = header + UdpHeader::LENGTH;
+    let length = ip.bytes().len() - offset;
+    match udp.destination.get() {
+        IKE_PORT => Some(Ok(Sorted::Ike { offset, endpoint })),
+        NAT_PORT if length == 0 => Some(Err(DropReason::TooShort)),
+        NAT_PORT => {
+            // IKE agrees on tunnel mode only, which needs no header again.
+            let place = Place { offset, field: 0, protocol: ESP };
+            Some(Ok(Sorted::Esp { place, start: offset, length, endpoint, ds_field: ip.ds_field() }))
+        }
+        _ => None,
+    }
+}
+
+/// Drops packets whose outer addresses are not those of their SA. In transport mode an SA has none: policies check those of packets.
+/// IKE follows peers of its SAs that move.
 pub fn check_addresses(batch: &mut Batch, drops: &DropCounters, sa_batches: &mut Vec<SaBatch>) {
-    sa_batches.retain(|sa_batch| {
-        let is_right = sa_batch.session.peer.endpoint.load().as_deref() == Some(&sa_batch.endpoint);
+    sa_batches.retain_mut(|sa_batch| {
+        if sa_batch.session.selectors.is_some() {
+            return true;
+        }
+        let of_sa = sa_batch.session.peer.endpoint.load();
+        if sa_batch.session.sa.protection.is_transport()
+            && let Some(&of_sa) = of_sa.as_deref()
+            && of_sa.remote.port() == sa_batch.endpoint.remote.port()
+        {
+            // No address is one that the peer has moved to.
+            sa_batch.endpoint = of_sa;
+        }
+        let is_right = of_sa.as_deref() == Some(&sa_batch.endpoint);
         if !is_right {
             drops.count(DropReason::UnknownSa, batch.live(sa_batch.packets.clone()).count());
             sa_batch.packets.clone().for_each(|index| batch.discard(index));
@@ -99,22 +192,39 @@ pub fn check_addresses(batch: &mut Batch, drops: &DropCounters, sa_batches: &mut
     });
 }
 
+/// Puts the IP headers back before opened packets of transport mode.
+pub fn restore(batch: &mut Batch, headers: &Headers, drops: &DropCounters, sa_batches: &[SaBatch]) {
+    for sa_batch in sa_batches {
+        if !sa_batch.session.sa.protection.is_transport() {
+            continue;
+        }
+        for index in sa_batch.packets.clone() {
+            let &[next_header, ..] = batch.packet(index) else { continue };
+            let length = batch.packet(index).len() - 1;
+            batch.shrink(index, 1, length);
+            if let Err(reason) = headers.put_back(batch, index, next_header) {
+                drops.count(reason, 1);
+                batch.discard(index);
+            }
+        }
+    }
+}
+
 /// Drops decrypted packets unless a policy names the SA that they came under; the others are added to `leaving`.
 pub fn admit(
     batch: &mut Batch,
     tables: &SecgwTables,
-    recent: &mut Recent,
+    verdicts: &mut Verdicts,
     drops: &DropCounters,
     sa_batches: &[SaBatch],
     leaving: &mut Leaving,
 ) {
     for sa_batch in sa_batches {
-        let spi = sa_batch.session.sa.index;
         for index in sa_batch.packets.clone() {
             if !batch.is_live(index) {
                 continue;
             }
-            match allowed(batch.packet(index), spi, tables, recent) {
+            match allowed(batch.packet(index), &sa_batch.session, tables, verdicts) {
                 Ok(()) => leaving.add(index),
                 Err(reason) => {
                     drops.count(reason, 1);
@@ -123,14 +233,28 @@ pub fn admit(
             }
         }
     }
+    verdicts.count(&tables.policies_in);
 }
 
 #[inline]
-fn allowed(packet: &[u8], spi: u32, tables: &SecgwTables, recent: &mut Recent) -> Result<(), DropReason> {
+fn allowed(
+    packet: &[u8],
+    session: &Session,
+    tables: &SecgwTables,
+    verdicts: &mut Verdicts,
+) -> Result<(), DropReason> {
     let ip = IpPacket::parse(packet).map_err(|_| DropReason::Malformed)?;
-    let verdict = recent.verdict(&tables.policies_in, &ip);
+    // RFC 4301 section 5.2, step 4: the packet must match what IKE has agreed on.
+    if session.selectors.as_ref().is_some_and(|selectors| !selectors.match_inbound(&Flow::of(&ip))) {
+        return Err(DropReason::ForeignSource);
+    }
+    if tables.modes.single.is_some() {
+        return Ok(());
+    }
+    let verdict = verdicts.verdict(&tables.policies_in, &ip);
     match verdict.action {
-        Some(Action::Protect(named)) if named == spi => Ok(()),
+        Some(Action::Protect(named)) if named == session.sa.index && session.selectors.is_none() => Ok(()),
+        Some(Action::Ike(peer)) if session.peer.tunnel().is_some_and(|it| it.ike_peer == peer + 1) => Ok(()),
         // Without any policy for its family, a packet passes.
         Some(Action::Bypass) if verdict.is_default() => Ok(()),
         _ => Err(DropReason::ForeignSource),

@@ -10,24 +10,42 @@
 //! TTL and hop limit stay as they are: the gateway is a bump in the wire.
 
 pub mod access;
+mod acquire;
+pub mod api;
+pub mod bed;
+mod configured;
 mod depart;
 mod frame;
+mod headers;
+mod ike;
 mod inbound;
+mod large;
 mod leaving;
+pub mod model;
+mod modes;
+mod opener;
 mod outbound;
 mod plan;
 mod policies;
 mod ports;
 mod prefix_trie;
+mod reload;
+mod reopen;
 pub mod routes;
+pub mod service;
 mod statistics;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod used_keys;
 mod worker;
 
+pub use ike::{Ike, IkeError, IkeSockets, Peers, check_ike};
+pub use opener::{OpenError, Opener};
 pub use plan::{Plan, PortPlan};
 pub use ports::{FramePort, PortError, open};
+pub use reload::{Control, ReloadError};
+pub use reopen::Reopened;
 pub use statistics::Statistics;
-pub use tables::SecgwTables;
+pub use tables::{SecgwTables, TablesError};
 pub use worker::{Stopper, Worker};

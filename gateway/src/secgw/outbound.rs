@@ -1,28 +1,48 @@
 //! From protected ports: the outbound policies, and the outer header behind encryption.
 
+use super::acquire::Acquire;
+use super::headers::Headers;
 use super::leaving::Leaving;
-use super::policies::Recent;
+use super::policies::Verdicts;
 use super::tables::SecgwTables;
-use crate::datapath::{Assigned, Routed};
+use crate::datapath::tables::Peer;
+use crate::datapath::{Assigned, Fitted, Routed};
 use config::secgw::settings::Action;
-use packet::header::esp::ESP;
+use packet::checksum::Sum;
+use packet::header::chain::place_for_esp;
+use packet::header::esp::{ESP, UDP_PORT};
 use packet::header::flow::Upper;
-use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header};
+use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header, UDP};
+use packet::header::udp::UdpHeader;
 use packet::{Batch, DropCounters, DropReason};
 use std::net::IpAddr;
 use std::sync::Arc;
+use tunnel::{OutboundSa, Time};
 use zerocopy::IntoBytes;
 
 /// TTL and hop limit of outer headers.
 const TTL: u8 = 64;
 
-/// Groups packets by SA, as the outbound policies say; packets that pass in clear are added to `leaving`.
+/// What decides about packets that leave.
+pub struct LookUp<'a> {
+    /// Policies and SAs.
+    pub tables: &'a SecgwTables,
+    /// The verdicts about known flows.
+    pub verdicts: &'a mut Verdicts,
+    /// The SAs of IKE.
+    pub acquire: &'a mut Acquire,
+    /// The time of the burst.
+    pub now: Time,
+}
+
+/// Groups packets by SA, as the outbound policies say, or as IKE has agreed with the peer that they name; packets that pass in clear are
+/// added to `leaving`. Those of SAs in transport mode leave their headers in `headers`.
 pub fn protect(
     batch: &mut Batch,
-    tables: &SecgwTables,
-    recent: &mut Recent,
+    look_up: &mut LookUp<'_>,
     drops: &DropCounters,
     routed: &mut Vec<Routed>,
+    headers: &mut Headers,
     leaving: &mut Leaving,
 ) {
     routed.clear();
@@ -30,89 +50,194 @@ pub fn protect(
         if !batch.is_live(index) {
             continue;
         }
-        let decided = decide(batch.packet(index), tables, recent);
+        let decided = decide(batch.packet(index), look_up);
         match decided {
-            Ok((None, _)) => leaving.add(index),
-            Ok((Some(spi), ds_field)) => match routed.last_mut() {
-                Some(last)
-                    if last.packets.end == index && last.sa.receiver == spi && last.ds_field == ds_field =>
-                {
-                    last.packets.end += 1;
+            Ok((Way::Clear, _)) => leaving.add(index),
+            Ok((Way::Negotiated(peer, sa), ds_field)) => negotiated(index, peer, sa, ds_field, routed),
+            Ok((Way::Manual(spi), ds_field)) => {
+                if let Err(reason) = join(batch, index, spi, ds_field, look_up.tables, routed, headers) {
+                    drops.count(reason, 1);
                 }
-                _ => match tables.outbound.get(&spi) {
-                    Some((peer, sa)) => routed.push(Routed {
-                        packets: index..index + 1,
-                        peer: Arc::clone(peer),
-                        sa: Arc::clone(sa),
-                        ds_field,
-                        is_data: true,
-                    }),
-                    None => drops.count(DropReason::NoKey, 1),
-                },
-            },
+            }
             Err(reason) => drops.count(reason, 1),
         }
     }
+    look_up.verdicts.count(&look_up.tables.policies_out);
 }
 
-/// The SPI that a packet leaves under, or none for one that leaves as it is; and its DS field.
+/// Adds a packet to the last SA batch if it belongs to it, or else to a new one.
 #[inline]
-fn decide(packet: &[u8], tables: &SecgwTables, recent: &mut Recent) -> Result<(Option<u32>, u8), DropReason> {
+fn join(
+    batch: &Batch,
+    index: usize,
+    spi: u32,
+    ds_field: u8,
+    tables: &SecgwTables,
+    routed: &mut Vec<Routed>,
+    headers: &mut Headers,
+) -> Result<(), DropReason> {
+    match routed.last_mut() {
+        Some(last)
+            if last.packets.end == index
+                && last.sa.receiver == spi
+                && last.ds_field == ds_field
+                // The SPI of an SA of IKE is the choice of its peer.
+                && last.peer.tunnel().is_some_and(|tunnel| tunnel.ike_peer == 0) =>
+        {
+            if last.sa.protection.is_transport() {
+                keep(batch, index, headers)?;
+            }
+            last.packets.end += 1;
+        }
+        _ => {
+            let (peer, sa) = tables.outbound.get(&spi).ok_or(DropReason::NoKey)?;
+            if sa.protection.is_transport() {
+                keep(batch, index, headers)?;
+            }
+            let (peer, sa) = (Arc::clone(peer), Arc::clone(sa));
+            routed.push(Routed { packets: index..index + 1, peer, sa, ds_field, is_data: true });
+        }
+    }
+    Ok(())
+}
+
+/// Keeps the headers of a packet for transport mode.
+fn keep(batch: &Batch, index: usize, headers: &mut Headers) -> Result<(), DropReason> {
+    let ip = IpPacket::parse(batch.packet(index)).map_err(|_| DropReason::Malformed)?;
+    headers.keep(index, ip.bytes(), place_for_esp(&ip)?);
+    Ok(())
+}
+
+/// How a packet leaves.
+enum Way {
+    /// As it is.
+    Clear,
+    /// Under the SA of a file.
+    Manual(u32),
+    /// Under an SA of IKE.
+    Negotiated(Arc<Peer>, Arc<OutboundSa>),
+}
+
+/// Adds a packet to the last SA batch if it is under the same SA of IKE, or else to a new one.
+#[inline]
+fn negotiated(index: usize, peer: Arc<Peer>, sa: Arc<OutboundSa>, ds_field: u8, routed: &mut Vec<Routed>) {
+    match routed.last_mut() {
+        Some(last)
+            if last.packets.end == index && Arc::ptr_eq(&last.sa, &sa) && last.ds_field == ds_field =>
+        {
+            last.packets.end += 1;
+        }
+        _ => routed.push(Routed { packets: index..index + 1, peer, sa, ds_field, is_data: true }),
+    }
+}
+
+/// How a packet leaves, and its DS field.
+#[inline]
+fn decide(packet: &[u8], look_up: &mut LookUp<'_>) -> Result<(Way, u8), DropReason> {
+    let LookUp { tables, verdicts, acquire, now } = look_up;
     let ip = IpPacket::parse(packet).map_err(|_| DropReason::Malformed)?;
     // ESP from a protected port could pass for a packet of ours.
     if Upper::of(&ip).protocol == ESP {
         return Err(DropReason::Denied);
     }
-    match recent.verdict(&tables.policies_out, &ip).action {
-        Some(Action::Protect(spi)) => Ok((Some(spi), ip.ds_field())),
-        Some(Action::Bypass) => Ok((None, 0)),
+    if let Some(spi) = tables.modes.single {
+        return Ok((Way::Manual(spi), ip.ds_field()));
+    }
+    match verdicts.verdict(&tables.policies_out, &ip).action {
+        Some(Action::Protect(spi)) => Ok((Way::Manual(spi), ip.ds_field())),
+        Some(Action::Ike(number)) => {
+            let (peer, sa) = acquire.sa_for(&ip, number, &tables.sessions, *now)?;
+            Ok((Way::Negotiated(peer, sa), ip.ds_field()))
+        }
+        Some(Action::Bypass) => Ok((Way::Clear, 0)),
         Some(Action::Discard) | None => Err(DropReason::Denied),
     }
 }
 
-/// Puts the outer header before each encrypted packet.
-pub fn wrap(batch: &mut Batch, assigned: &[Assigned], leaving: &mut Leaving) {
+/// Puts the outer header before each encrypted packet, in transport mode its own.
+pub fn wrap(
+    batch: &mut Batch,
+    assigned: &[Assigned],
+    headers: &Headers,
+    drops: &DropCounters,
+    leaving: &mut Leaving,
+) {
     for Assigned { fitted, first_sequence } in assigned {
-        let remote = fitted.endpoint.remote.ip();
-        let Some(local) = fitted.endpoint.local else { continue };
-        for (index, sequence) in fitted.packets.clone().zip(*first_sequence..) {
-            let length = batch.packet(index).len();
-            match (local, remote) {
-                (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                    let mut header = Ipv4Header {
-                        version_ihl: 0x45,
-                        ds_field: fitted.ds_field,
-                        total_length: ((Ipv4Header::LENGTH + length) as u16).into(),
-                        // RFC 6864: unique, as routers on the way may fragment the packet.
-                        identification: (sequence as u16).into(),
-                        fragment: 0.into(),
-                        ttl: TTL,
-                        protocol: ESP,
-                        checksum: [0; 2],
-                        source: source.octets(),
-                        destination: destination.octets(),
-                    };
-                    header.finish();
-                    prepend(batch, index, header.as_bytes());
-                }
-                (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                    let class = u32::from(fitted.ds_field) << 20;
-                    let header = Ipv6Header {
-                        version_class_flow: (0x6000_0000 | class).into(),
-                        payload_length: (length as u16).into(),
-                        next_header: ESP,
-                        hop_limit: TTL,
-                        source: source.octets(),
-                        destination: destination.octets(),
-                    };
-                    prepend(batch, index, header.as_bytes());
-                }
-                // The reader takes both addresses of one family.
-                _ => batch.discard(index),
+        let in_udp = fitted.endpoint.remote.port() != 0;
+        let protocol = if in_udp { UDP } else { ESP };
+        if in_udp {
+            for index in fitted.packets.clone() {
+                let header = datagram(batch.packet(index), fitted.endpoint.remote.port());
+                prepend(batch, index, header.as_bytes());
             }
+        }
+        if fitted.sa.protection.is_transport() {
+            for index in fitted.packets.clone() {
+                if let Err(reason) = headers.put_back(batch, index, ESP) {
+                    drops.count(reason, 1);
+                    batch.discard(index);
+                }
+            }
+        } else {
+            wrap_in_tunnel(batch, fitted, *first_sequence, protocol);
         }
         leaving.extend(fitted.packets.clone());
     }
+}
+
+/// Puts the outer header of an SA before each of its packets.
+fn wrap_in_tunnel(batch: &mut Batch, fitted: &Fitted, first_sequence: u64, protocol: u8) {
+    let remote = fitted.endpoint.remote.ip();
+    let Some(local) = fitted.endpoint.local else { return };
+    for (index, sequence) in fitted.packets.clone().zip(first_sequence..) {
+        let length = batch.packet(index).len();
+        match (local, remote) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                let total = (Ipv4Header::LENGTH + length) as u16;
+                let mut header = Ipv4Header {
+                    ds_field: fitted.ds_field,
+                    // RFC 6864: unique, as routers on the way may fragment the packet.
+                    identification: (sequence as u16).into(),
+                    ..Ipv4Header::new(protocol, source.octets(), destination.octets(), total)
+                };
+                header.finish();
+                prepend(batch, index, header.as_bytes());
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                if protocol == UDP {
+                    // RFC 8200 section 8.1: over IPv6, a datagram has a checksum.
+                    let pseudo = Sum::pseudo_v6(source, destination, UDP, length);
+                    fill_checksum(batch.packet_mut(index), pseudo);
+                }
+                let class = u32::from(fitted.ds_field) << 20;
+                let header = Ipv6Header {
+                    version_class_flow: (0x6000_0000 | class).into(),
+                    payload_length: (length as u16).into(),
+                    next_header: protocol,
+                    hop_limit: TTL,
+                    source: source.octets(),
+                    destination: destination.octets(),
+                };
+                prepend(batch, index, header.as_bytes());
+            }
+            // The reader takes both addresses of one family.
+            _ => batch.discard(index),
+        }
+    }
+}
+
+/// The UDP header of an ESP packet for this port, which a NAT may have chosen (RFC 3948 section 2.1). Over IPv4 it needs no checksum.
+fn datagram(esp: &[u8], port: u16) -> UdpHeader {
+    let length = ((UdpHeader::LENGTH + esp.len()) as u16).into();
+    UdpHeader { source: UDP_PORT.into(), destination: port.into(), length, checksum: [0; 2] }
+}
+
+/// Sets the checksum of a datagram.
+pub(super) fn fill_checksum(datagram: &mut [u8], pseudo: Sum) {
+    let checksum = (pseudo + Sum::of(datagram)).checksum();
+    // RFC 768: zero would mean none.
+    let checksum = if checksum == [0; 2] { [0xff; 2] } else { checksum };
+    datagram[UdpHeader::CHECKSUM..UdpHeader::LENGTH].copy_from_slice(&checksum);
 }
 
 #[inline]

@@ -1,13 +1,21 @@
 //! What to run, from a file and a command line; what is not served yet is refused with a sentence.
 
+use crate::ipsec::ciphers;
 use config::secgw::settings::{Direction, Mode, Policy, Route, Sa, Settings};
 use config::secgw::{CommandLine, Device, Driver, Finding, Severity};
+use config::settings::ipsec::Peer;
 use crypto::choice::Subject;
 use std::collections::BTreeMap;
-use tunnel::esp::Transform;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tunnel::esp::{Layout, Transform};
+use tunnel::replay::LARGEST;
 
 /// The longest IP packet that every port carries in a frame: a chunk of AF_XDP less the room before it and the Ethernet header.
 const LONGEST_PACKET: u32 = 1792 - 14;
+
+/// The longest IV of an SA with headers of IPv6 and UDP: the room before a frame ends there.
+const ROOM_FOR_IV: usize = 8;
 
 /// The Ethernet addresses behind ports 0 to 3 that have no `neigh` line.
 const NEIGHBOURS: [[u8; 6]; 4] = [
@@ -24,23 +32,29 @@ pub struct Plan {
     /// The policies of both directions.
     pub policies: Vec<Policy>,
     /// The SAs that are installed.
-    pub sas: Vec<Sa>,
+    pub sas: Vec<Arc<Sa>>,
     /// The routes.
     pub routes: Vec<Route>,
     /// The replay window in packets; 0 for none.
     pub window: u64,
     /// Whether sequence numbers have 64 bits.
     pub extended_sequence: bool,
+    /// The SPI of the SA that all outbound packets take.
+    pub single_sa: Option<u32>,
     /// The longest IP packet that leaves.
     pub mtu: usize,
     /// Seconds between two prints of statistics; 0 for none.
     pub statistics_seconds: u32,
+    /// The names of the peers of IKE, as policies count them.
+    pub ike_peers: Vec<String>,
+    /// What a configuration says of them: [`set_ike`](Self::set_ike).
+    pub ike: Vec<(String, Arc<Peer>)>,
     /// Sentences for the log at the start.
     pub remarks: Vec<String>,
 }
 
 /// A port.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PortPlan {
     /// Its number.
     pub number: u16,
@@ -48,6 +62,8 @@ pub struct PortPlan {
     pub driver: Driver,
     /// The network interface.
     pub interface: String,
+    /// The Ethernet address that the interface gets.
+    pub address: Option<[u8; 6]>,
     /// Whether it is protected: its packets are in clear.
     pub is_protected: bool,
     /// Whether it takes frames for other stations.
@@ -71,12 +87,16 @@ impl Plan {
             return Err(refused);
         }
         let application = &command_line.application;
+        let single_sa = application.single_sa.and_then(|index| single_sa(&settings, index));
         let mut plan = Self {
             ports,
-            remarks: remarks(&settings),
+            remarks: remarks(&settings, command_line, single_sa),
+            single_sa,
             policies: settings.policies,
             sas: Vec::new(),
             routes: settings.routes,
+            ike_peers: settings.ike_peers,
+            ike: Vec::new(),
             window: application.window.into(),
             extended_sequence: application.extended_sequence,
             mtu: application.mtu as usize,
@@ -88,7 +108,7 @@ impl Plan {
                 let text = format!("line {}: SPI {} is taken: this SA is not installed", sa.line, sa.spi);
                 plan.remarks.push(text);
             } else {
-                plan.sas.push(sa);
+                plan.sas.push(Arc::new(sa));
             }
         }
         Ok(plan)
@@ -96,12 +116,19 @@ impl Plan {
 
     /// The ciphers and MACs that crypto engines are to be measured for.
     pub fn subjects(&self) -> Vec<Subject> {
+        let negotiated = self.ike.iter().flat_map(|(_, peer)| peer.tunnels.values());
+        let mut subjects: Vec<Subject> = Vec::new();
+        for subject in negotiated.flat_map(|tunnel| &tunnel.esp.proposals).flat_map(ciphers) {
+            if !subjects.contains(&subject) {
+                subjects.push(subject);
+            }
+        }
         let transforms = self.sas.iter().filter_map(|sa| sa.protection.transform());
-        let mut subjects = Vec::new();
         for transform in transforms {
             let subject: Subject = match transform {
                 Transform::Aead(cipher, _) | Transform::Gmac(cipher) => cipher.into(),
                 Transform::Pair(pair) => pair.into(),
+                Transform::Null => continue,
             };
             if !subjects.contains(&subject) {
                 subjects.push(subject);
@@ -115,9 +142,6 @@ impl Plan {
 fn words(command_line: &CommandLine, refused: &mut Vec<Finding>) {
     let application = &command_line.application;
     let mut not_yet = |text: String, fix: &str| refused.push(refuse(None, text, fix));
-    if application.single_sa.is_some() {
-        not_yet("--single-sa is not served yet".into(), "delete it, and write policies");
-    }
     if application.reassembly_entries > 0 {
         not_yet("--reassemble is not served yet".into(), "delete it: fragments of ESP packets are dropped");
     }
@@ -134,33 +158,40 @@ fn words(command_line: &CommandLine, refused: &mut Vec<Finding>) {
 
 /// Why an SA is not served, and what to do.
 fn sentence(sa: &Sa) -> Option<(String, &'static str)> {
-    if sa.mode == Mode::Transport {
-        return Some(("mode transport is not served yet".into(), "write mode ipv4-tunnel or ipv6-tunnel"));
-    }
     if sa.protection.transform().is_none() {
         let text = format!("{} is not served: it does not protect packets", sa.protection.name());
         return Some((text, "choose a cipher other than DES, and a MAC or an AEAD algorithm"));
     }
-    let (word, fix) = if sa.udp_encapsulation {
-        ("udp-encap", "delete it: no NAT may stand between the gateways")
-    } else if sa.extended_sequence != 0 {
-        ("esn", "delete it, and write -e on the command line for 64-bit sequence numbers from 1 on")
-    } else if sa.mss != 0 {
-        ("mss", "delete it: the ports carry no segments for hardware")
-    } else if sa.reassembly {
-        ("reassembly_en", "delete it")
-    } else {
-        return None;
-    };
-    Some((format!("{word} is not served yet"), fix))
+    if sa.udp_encapsulation && sa.mode == Mode::Transport {
+        let text = "udp-encap with mode transport is not served: a NAT breaks the checksums of its packets";
+        return Some((text.to_owned(), "write mode ipv4-tunnel or ipv6-tunnel"));
+    }
+    let layout = Layout::of(sa.protection.transform()?);
+    let is_v6 = matches!(sa.mode, Mode::Tunnel { source: IpAddr::V6(_), .. });
+    if sa.udp_encapsulation && is_v6 && layout.iv > ROOM_FOR_IV {
+        let text = format!("udp-encap with {} in an IPv6 tunnel is not served", sa.protection.name());
+        return Some((text, "choose an AEAD algorithm: its headers are shorter"));
+    }
+    let text = "reassembly_en needs hardware that reassembles, which Postern does not have";
+    sa.reassembly.then(|| (text.to_owned(), "delete it, and write --reassemble N on the command line"))
+}
+
+/// The SPI of the outbound SA with this index, in the order of SPIs.
+fn single_sa(settings: &Settings, index: u32) -> Option<u32> {
+    let outbound = settings.sas.iter().filter(|sa| sa.direction == Direction::Outbound);
+    let mut spis: Vec<u32> = outbound.map(|sa| sa.spi).collect();
+    spis.sort_unstable();
+    spis.get(index as usize).copied()
 }
 
 fn ports(settings: &Settings, command_line: &CommandLine, refused: &mut Vec<Finding>) -> Vec<PortPlan> {
     let application = &command_line.application;
     let queues = application.queues.as_deref().unwrap_or_default();
-    let mut interfaces = BTreeMap::new();
+    let (mut interfaces, mut fixed) = (BTreeMap::new(), b'0');
     let mut ports = Vec::new();
     for (number, device) in (0u16..).zip(command_line.eal.ports()) {
+        // Ports that are not of `-p` count too.
+        let address = address(device, &mut fixed);
         if u32::from(number) >= u32::BITS || application.ports >> number & 1 == 0 {
             continue;
         }
@@ -168,9 +199,9 @@ fn ports(settings: &Settings, command_line: &CommandLine, refused: &mut Vec<Find
             let text = format!("queue {} of port {number} is not served yet", entry.queue);
             refused.push(refuse(None, text, "give the interface one queue: ethtool -L NAME combined 1"));
         }
-        match interface(device) {
+        match interface(device).and_then(|name| Ok((name, address?))) {
             Err((text, fix)) => refused.push(refuse(None, text, fix)),
-            Ok(interface) => {
+            Ok((interface, address)) => {
                 if let Some(other) = interfaces.insert(interface.clone(), number) {
                     let text = format!("ports {other} and {number} are one interface, {interface}");
                     refused.push(refuse(None, text, "give each port an interface of its own"));
@@ -181,6 +212,7 @@ fn ports(settings: &Settings, command_line: &CommandLine, refused: &mut Vec<Find
                     number,
                     driver: device.driver,
                     interface,
+                    address,
                     is_protected: application.unprotected >> number & 1 == 0,
                     is_promiscuous: application.promiscuous,
                     is_received: queues.iter().any(|entry| entry.port == number),
@@ -196,6 +228,23 @@ fn ports(settings: &Settings, command_line: &CommandLine, refused: &mut Vec<Find
 const OF_THE_KERNEL: [&str; 7] =
     ["force_copy", "busy_budget", "blocksz", "framesz", "framecnt", "qdisc_bypass", "speed"];
 
+/// The Ethernet address that a TAP interface gets. `fixed` is the last byte of the next address of `mac=fixed`.
+fn address(device: &Device, fixed: &mut u8) -> Result<Option<[u8; 6]>, (String, &'static str)> {
+    let Some((_, value)) = device.arguments.iter().find(|(key, _)| key == "mac") else { return Ok(None) };
+    if value == "fixed" {
+        let last = *fixed;
+        *fixed = fixed.wrapping_add(1);
+        return Ok(Some([0x02, b'd', b't', b'a', b'p', last]));
+    }
+    let bytes: Option<Vec<u8>> = value.split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect();
+    let bytes = bytes.and_then(|bytes| <[u8; 6]>::try_from(bytes).ok()).filter(|bytes| bytes[0] & 1 == 0);
+    let Some(bytes) = bytes else {
+        let text = format!("--vdev {}: mac={value} is no Ethernet address of a station", device.name);
+        return Err((text, "write mac=fixed, or an address such as mac=02:00:00:00:00:01"));
+    };
+    Ok(Some(bytes))
+}
+
 /// The network interface of a device, or why it is not served.
 fn interface(device: &Device) -> Result<String, (String, &'static str)> {
     let Device { name, driver, arguments } = device;
@@ -209,6 +258,7 @@ fn interface(device: &Device) -> Result<String, (String, &'static str)> {
         let is_served = match key.as_str() {
             "queue_count" | "qpairs" => value == "1",
             "start_queue" => value == "0",
+            "mac" => *driver == Driver::Tap,
             name => name == "iface" || OF_THE_KERNEL.contains(&name),
         };
         if !is_served {
@@ -221,8 +271,20 @@ fn interface(device: &Device) -> Result<String, (String, &'static str)> {
 }
 
 /// What the log says at the start.
-fn remarks(settings: &Settings) -> Vec<String> {
+fn remarks(settings: &Settings, command_line: &CommandLine, single_sa: Option<u32>) -> Vec<String> {
     let mut remarks = Vec::new();
+    for sa in settings.sas.iter().filter(|sa| sa.protection.transform() == Some(Transform::Null)) {
+        let text = "packets are neither encrypted nor authenticated, which is for tests only";
+        remarks.push(format!("line {}: SA {} {}: {text}", sa.line, sa.direction.word(), sa.spi));
+    }
+    if u64::from(command_line.application.window) > LARGEST {
+        remarks.push(format!("-w {}: the window has {LARGEST} packets", command_line.application.window));
+    }
+    if let Some(spi) = single_sa {
+        let text = "has all outbound packets, and policies have no effect: packets of all inbound SAs pass";
+        remarks.push(format!("--single-sa: the SA with SPI {spi} {text}, as in ipsec-secgw"));
+        return remarks;
+    }
     for family in config::secgw::settings::Family::ALL {
         for (direction, from) in [(Direction::Outbound, "protected"), (Direction::Inbound, "unprotected")] {
             if settings.policies_of(family, direction).next().is_none() {
@@ -241,6 +303,6 @@ fn remarks(settings: &Settings) -> Vec<String> {
     remarks
 }
 
-fn refuse(line: Option<u32>, text: impl Into<String>, fix: impl Into<String>) -> Finding {
+pub(super) fn refuse(line: Option<u32>, text: impl Into<String>, fix: impl Into<String>) -> Finding {
     Finding { line, severity: Severity::Error, rule: "not-served", text: text.into(), fix: fix.into() }
 }

@@ -1,9 +1,10 @@
 //! SP: the policies of one direction, and what they say about a packet.
 
-use super::access::{Access, FiveTuple, Rule, RuleIndex};
+use super::access::{Access, FiveTuple, FlowCache, Rule, RuleIndex};
 use config::secgw::settings::{Action, Direction, Family, Policy};
 use packet::header::flow::{Upper, number};
 use packet::header::ip::IpPacket;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The policies of a direction.
@@ -12,14 +13,33 @@ pub struct Policies {
     rows: Vec<Row>,
     /// Whether there are policies for IPv4 and for IPv6.
     has: [bool; 2],
-    unmatched: AtomicU64,
+    unmatched: Count,
 }
 
 /// A policy and its packets so far.
 struct Row {
-    line: u32,
     action: Action,
+    count: Count,
+    policy: Policy,
+}
+
+/// Packets and their bytes.
+#[derive(Default)]
+struct Count {
     packets: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Count {
+    #[inline]
+    fn add(&self, packets: u64, bytes: u64) {
+        self.packets.fetch_add(packets, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> (u64, u64) {
+        (self.packets.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
 }
 
 /// What happens to a packet. Without any policy for its family and direction, a packet passes, as in ipsec-secgw.
@@ -43,15 +63,15 @@ impl Policies {
         let all: Vec<&Policy> = all.iter().filter(|policy| policy.direction == direction).collect();
         let rules: Vec<Rule> = all.iter().map(|policy| rule(policy)).collect();
         let rows = all.iter().map(|policy| Row {
-            line: policy.line,
             action: policy.action,
-            packets: AtomicU64::new(0),
+            count: Count::default(),
+            policy: (*policy).clone(),
         });
         Self {
             access: Access::build(&rules),
             rows: rows.collect(),
             has: Family::ALL.map(|family| all.iter().any(|policy| policy.family == family)),
-            unmatched: AtomicU64::new(0),
+            unmatched: Count::default(),
         }
     }
 
@@ -66,20 +86,52 @@ impl Policies {
 
     /// Counts packets with one verdict.
     #[inline]
-    pub fn count(&self, verdict: Verdict, packets: u64) {
-        let counter = match verdict {
-            Verdict { row: Some(RuleIndex(row)), .. } => &self.rows[row as usize].packets,
+    pub fn count(&self, verdict: Verdict, packets: u64, bytes: u64) {
+        let count = match verdict {
+            Verdict { row: Some(RuleIndex(row)), .. } => &self.rows[row as usize].count,
             Verdict { action: None, .. } => &self.unmatched,
             _ => return,
         };
-        counter.fetch_add(packets, Ordering::Relaxed);
+        count.add(packets, bytes);
     }
 
-    /// The lines of policies with their actions and packets so far, and the packets that matched none.
-    pub fn counts(&self) -> (Vec<(u32, Action, u64)>, u64) {
-        let rows = self.rows.iter().map(|row| (row.line, row.action, row.packets.load(Ordering::Relaxed)));
-        (rows.collect(), self.unmatched.load(Ordering::Relaxed))
+    /// The lines of policies with their actions, and their packets and bytes so far.
+    pub fn counts(&self) -> impl Iterator<Item = (u32, Action, (u64, u64))> {
+        self.rows.iter().map(|row| (row.policy.line, row.action, row.count.read()))
     }
+
+    /// Packets and bytes so far that matched no policy.
+    pub fn unmatched(&self) -> (u64, u64) {
+        self.unmatched.read()
+    }
+
+    /// The policies in order, without their places in the file.
+    pub fn identities(&self) -> Vec<String> {
+        self.rows.iter().map(|row| identity(&row.policy)).collect()
+    }
+
+    /// Adds the counts of the same policies in tables that no worker uses any more.
+    pub fn inherit(&self, before: &Self) {
+        let add = |to: &Count, from: &Count| {
+            let (packets, bytes) = from.read();
+            to.add(packets, bytes);
+        };
+        add(&self.unmatched, &before.unmatched);
+        let mut counts: HashMap<String, VecDeque<&Count>> = HashMap::new();
+        for row in &before.rows {
+            counts.entry(identity(&row.policy)).or_default().push_back(&row.count);
+        }
+        for row in &self.rows {
+            if let Some(count) = counts.get_mut(&identity(&row.policy)).and_then(VecDeque::pop_front) {
+                add(&row.count, count);
+            }
+        }
+    }
+}
+
+/// A policy without its place in the file.
+fn identity(policy: &Policy) -> String {
+    format!("{:?}", Policy { line: 0, ..policy.clone() })
 }
 
 fn rule(policy: &Policy) -> Rule {
@@ -110,21 +162,46 @@ pub fn five_tuple(packet: &IpPacket<'_>) -> FiveTuple {
     }
 }
 
-/// The verdict about the last flow: consecutive packets mostly belong to one.
+/// The verdicts about the flows of one direction that a worker has met.
 #[derive(Default)]
-pub struct Recent(Option<(FiveTuple, Verdict)>);
+pub struct Verdicts {
+    flows: FlowCache<Verdict>,
+    run: Option<Run>,
+}
 
-impl Recent {
-    /// The verdict about a packet, counted.
+/// Consecutive packets with one verdict, which their policy does not count yet.
+struct Run {
+    verdict: Verdict,
+    packets: u64,
+    bytes: u64,
+}
+
+impl Verdicts {
+    /// The verdict about a packet. The policies are the same in each call: new tables need new verdicts. They count the packet at
+    /// [`count`](Self::count) at the latest.
     #[inline]
     pub fn verdict(&mut self, policies: &Policies, packet: &IpPacket<'_>) -> Verdict {
         let flow = five_tuple(packet);
-        let verdict = match self.0 {
-            Some((last, verdict)) if last == flow => verdict,
-            _ => policies.find(&flow),
-        };
-        self.0 = Some((flow, verdict));
-        policies.count(verdict, 1);
+        let verdict = self.flows.get_or(&flow, || policies.find(&flow));
+        let bytes = packet.bytes().len() as u64;
+        match &mut self.run {
+            Some(run) if run.verdict == verdict => {
+                run.packets += 1;
+                run.bytes += bytes;
+            }
+            _ => {
+                self.count(policies);
+                self.run = Some(Run { verdict, packets: 1, bytes });
+            }
+        }
         verdict
+    }
+
+    /// Adds the packets of a burst to the counts of the policies: one step for all packets in turn that one policy decides.
+    #[inline]
+    pub fn count(&mut self, policies: &Policies) {
+        if let Some(Run { verdict, packets, bytes }) = self.run.take() {
+            policies.count(verdict, packets, bytes);
+        }
     }
 }

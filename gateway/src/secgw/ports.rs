@@ -42,8 +42,6 @@ pub struct FramePort {
     pub station: Option<Address>,
     /// Its Ethernet address.
     pub address: Address,
-    /// The Ethernet address of the station behind it.
-    pub neighbour: Address,
     /// Where frames come from.
     pub receive: Box<dyn Receive>,
     /// Where frames go.
@@ -75,7 +73,7 @@ pub fn open(plan: &PortPlan) -> Result<FramePort, PortError> {
             (Box::new(receive), Box::new(transmit))
         }
         Driver::Tap => {
-            let halves = tap::open(name).and_then(|halves| tap::set_up(name).map(|()| halves));
+            let halves = tap::open(name).and_then(|halves| tap::set_up(name, plan.address).map(|()| halves));
             let (receive, transmit) = halves.map_err(|error| PortError::Tap(number, error))?;
             (Box::new(receive), Box::new(transmit))
         }
@@ -92,7 +90,6 @@ pub fn open(plan: &PortPlan) -> Result<FramePort, PortError> {
         is_protected: plan.is_protected,
         station: (!plan.is_promiscuous).then_some(address),
         address,
-        neighbour: plan.neighbour,
         receive,
         transmit,
         is_received: plan.is_received,

@@ -67,9 +67,6 @@ const STRIDE: u32 = 6;
 const VALUE: u32 = 1 << 31;
 /// Up to this number of prefixes, a small `top` that stays in the first cache finds as fast as a large one.
 const FEW: usize = 32_768;
-/// Addresses that go down the trie side by side: enough to hide a read from memory behind the others.
-const ABREAST: usize = 8;
-
 #[derive(Clone, Copy, Default)]
 struct Node {
     /// Slots with a child.
@@ -162,31 +159,6 @@ impl<A: Address> PrefixTrie<A> {
         entry & !VALUE
     }
 
-    /// Finds the values of many addresses. Several go down together, and wait for memory at the same time.
-    pub(super) fn find_burst(&self, addresses: &[A], found: &mut [u32]) {
-        for (addresses, found) in addresses.chunks(ABREAST).zip(found.chunks_mut(ABREAST)) {
-            let mut open = 0;
-            for (address, entry) in addresses.iter().zip(&mut *found) {
-                *entry = self.top[address.first(self.top_bits)];
-                open |= !*entry;
-            }
-            let mut offset = self.top_bits;
-            while open & VALUE != 0 {
-                open = 0;
-                for (address, entry) in addresses.iter().zip(&mut *found) {
-                    if *entry & VALUE == 0 {
-                        *entry = self.below(*entry, address.slot(offset));
-                        open |= !*entry;
-                    }
-                }
-                offset += STRIDE;
-            }
-            for entry in found {
-                *entry &= !VALUE;
-            }
-        }
-    }
-
     /// The entry in a slot of a node.
     #[inline]
     fn below(&self, node: u32, slot: usize) -> u32 {
@@ -206,7 +178,7 @@ impl<A: Address> PrefixTrie<A> {
     }
 }
 
-/// The prefixes longer than `length`, of those that agree in this many bits: the shorter ones come first.
+/// The prefixes of `run` that are longer than `length`. In `run`, prefixes agree in `length` bits, and shorter prefixes come first.
 fn longer<A>(run: &[Prefix<A>], length: u32) -> &[Prefix<A>] {
     &run[run.partition_point(|prefix| u32::from(prefix.length) <= length)..]
 }

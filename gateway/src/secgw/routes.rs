@@ -1,14 +1,12 @@
 //! Routes: the destination of a packet finds the route with the longest prefix around it.
 //!
 //! ```text
-//! routes of both families ──> Routes::build ──> swapped in whole ──> find, find_burst
+//! routes of both families ──> Routes::build ──> swapped in whole ──> find
 //! ```
 //!
 //! [`Routes`] is built off the worker and never changes. A worker reads it through `arc_swap` or an `Arc` of its own.
 //! [`RouteIndex`] is a number of the caller's choice, such as a next hop. Neighbours with equal numbers share memory,
 //! so number next hops rather than prefixes.
-//!
-//! `find` takes one address, `find_burst_v4` and `find_burst_v6` those of a burst: their reads from memory overlap.
 //!
 //! Crates: `prefix-trie`, which holds WireGuard's allowed IPs, is a binary trie: one read from memory for each bit
 //! where prefixes part. `poptrie` 0.2 has the structure of ours, but each insertion moves all nodes behind it: the time
@@ -67,16 +65,6 @@ impl Routes {
         index(self.v6.find(address))
     }
 
-    /// Finds the routes of a burst of IPv4 addresses; `found` is as long as `addresses`.
-    pub fn find_burst_v4(&self, addresses: &[u32], found: &mut [Option<RouteIndex>]) {
-        burst(&self.v4, addresses, found);
-    }
-
-    /// Finds the routes of a burst of IPv6 addresses; `found` is as long as `addresses`.
-    pub fn find_burst_v6(&self, addresses: &[u128], found: &mut [Option<RouteIndex>]) {
-        burst(&self.v6, addresses, found);
-    }
-
     /// Bytes that the table takes.
     pub fn memory(&self) -> usize {
         self.v4.memory() + self.v6.memory()
@@ -85,21 +73,6 @@ impl Routes {
 
 fn index(value: u32) -> Option<RouteIndex> {
     (value != NONE).then_some(RouteIndex(value))
-}
-
-fn burst<A: super::prefix_trie::Address>(
-    trie: &PrefixTrie<A>,
-    addresses: &[A],
-    found: &mut [Option<RouteIndex>],
-) {
-    let mut values = [0; 64];
-    for (addresses, found) in addresses.chunks(values.len()).zip(found.chunks_mut(values.len())) {
-        let values = &mut values[..addresses.len()];
-        trie.find_burst(addresses, values);
-        for (found, &value) in found.iter_mut().zip(&*values) {
-            *found = index(value);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -122,21 +95,6 @@ mod tests {
         for address in addresses {
             assert_eq!(table.find(*address), expected(address), "{address}");
         }
-        let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        for address in addresses {
-            match address {
-                IpAddr::V4(address) => v4.push(address.to_bits()),
-                IpAddr::V6(address) => v6.push(address.to_bits()),
-            }
-        }
-        let mut found = vec![None; v4.len()];
-        table.find_burst_v4(&v4, &mut found);
-        let v4: Vec<_> = addresses.iter().filter(|address| address.is_ipv4()).map(expected).collect();
-        assert_eq!(found, v4);
-        let mut found = vec![None; v6.len()];
-        table.find_burst_v6(&v6, &mut found);
-        let v6: Vec<_> = addresses.iter().filter(|address| address.is_ipv6()).map(expected).collect();
-        assert_eq!(found, v6);
     }
 
     /// Addresses that often fall into each other's prefixes: few values in the bytes.

@@ -1,25 +1,29 @@
-//! What the worker counts: by port, by SA, by policy, and by the reason of a drop.
+//! What the workers count: by port, by SA, by policy, and by the reason of a drop.
 
+use super::model;
 use super::policies::Policies;
-use super::tables::SecgwTables;
+use super::tables::{Installed, SecgwTables};
+use arc_swap::ArcSwap;
 use config::secgw::settings::{Action, Direction};
 use packet::{Batch, DropCounters, DropReason};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The frames of a port. One worker writes, any thread reads.
+/// The frames of a port, counted by the workers.
 pub struct PortCounters {
     number: u16,
     name: String,
+    is_protected: bool,
     received: [AtomicU64; 2],
     sent: [AtomicU64; 2],
 }
 
 impl PortCounters {
     /// No frames.
-    pub fn new(number: u16, name: &str) -> Self {
-        Self { number, name: name.to_owned(), received: Default::default(), sent: Default::default() }
+    pub fn new(number: u16, name: &str, is_protected: bool) -> Self {
+        let (received, sent) = Default::default();
+        Self { number, name: name.to_owned(), is_protected, received, sent }
     }
 
     /// Counts received frames.
@@ -29,71 +33,153 @@ impl PortCounters {
         self.received[1].fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Counts a sent frame.
-    #[inline]
-    pub fn sent(&self, bytes: usize) {
-        self.sent[0].fetch_add(1, Ordering::Relaxed);
+    /// Counts sent frames.
+    pub fn sent(&self, frames: usize, bytes: usize) {
+        self.sent[0].fetch_add(frames as u64, Ordering::Relaxed);
         self.sent[1].fetch_add(bytes as u64, Ordering::Relaxed);
     }
+
+    fn show(&self) -> model::Port {
+        let read = |[packets, bytes]: &[AtomicU64; 2]| {
+            (packets.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
+        };
+        let ((received, received_bytes), (sent, sent_bytes)) = (read(&self.received), read(&self.sent));
+        let (number, interface, is_protected) = (self.number, self.name.clone(), self.is_protected);
+        model::Port { number, interface, is_protected, received, received_bytes, sent, sent_bytes }
+    }
+}
+
+/// The file in force, and how often it was read again.
+#[derive(Clone, Default)]
+pub(super) struct Origin {
+    pub(super) file: String,
+    pub(super) reloads: u64,
 }
 
 /// The counters of a gateway; they are printed as tables.
-#[derive(Clone)]
 pub struct Statistics {
-    pub(super) tables: Arc<SecgwTables>,
+    pub(super) tables: Arc<ArcSwap<SecgwTables>>,
+    /// Drops of packets that belong to no SA.
     pub(super) drops: Arc<DropCounters>,
+    /// Drops of SAs that are no longer there.
+    pub(super) gone: DropCounters,
     pub(super) ports: Arc<Vec<PortCounters>>,
+    /// Held while counters move from tables to those that take their place.
+    pub(super) origin: Mutex<Origin>,
 }
 
 impl Statistics {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Origin> {
+        self.origin.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Packets dropped for a reason.
     pub fn dropped(&self, reason: DropReason) -> u64 {
-        self.drops.read(reason)
+        let by_sas: u64 = self.tables.load().sas.iter().map(|sa| sa.drops.read(reason)).sum();
+        self.drops.read(reason) + self.gone.read(reason) + by_sas
     }
+
+    /// All counters.
+    pub fn show(&self) -> model::Secgw {
+        let origin = self.lock();
+        let tables = self.tables.load_full();
+        let mut sas: Vec<&Installed> = tables.sas.iter().collect();
+        sas.sort_by_key(|sa| sa.line);
+        let neighbour = |(port, address): (&PortCounters, &[u8; 6])| model::Neighbour {
+            port: port.number,
+            interface: port.name.clone(),
+            address: address.map(|byte| format!("{byte:02x}")).join(":"),
+        };
+        model::Secgw {
+            file: origin.file.clone(),
+            reloads: origin.reloads,
+            ports: self.ports.iter().map(PortCounters::show).collect(),
+            sas: sas.into_iter().map(sa).collect(),
+            rules: [("out", &tables.policies_out), ("in", &tables.policies_in)]
+                .into_iter()
+                .flat_map(|(direction, policies)| rules(direction, policies, &tables.ike_peers))
+                .collect(),
+            drops: drops(|reason| self.dropped(reason)),
+            neighbours: self.ports.iter().zip(&tables.neighbours).map(neighbour).collect(),
+            ike: Vec::new(),
+        }
+    }
+}
+
+fn sa(sa: &Installed) -> model::Sa {
+    let traffic = match sa.direction {
+        Direction::Outbound => &sa.peer.sent,
+        Direction::Inbound => &sa.peer.received,
+    };
+    model::Sa {
+        direction: sa.direction.word().to_owned(),
+        spi: sa.spi,
+        algorithms: sa.algorithms.clone(),
+        line: sa.line,
+        packets: traffic.packets(),
+        bytes: traffic.bytes(),
+        drops: drops(|reason| sa.drops.read(reason)),
+    }
+}
+
+fn rules(direction: &str, policies: &Policies, ike_peers: &[String]) -> Vec<model::Rule> {
+    let rule = |line, action: String, (packets, bytes)| {
+        let direction = direction.to_owned();
+        model::Rule { direction, line, action, packets, bytes }
+    };
+    let mut rules: Vec<model::Rule> = policies
+        .counts()
+        .map(|(line, action, traffic)| {
+            let action = match action {
+                Action::Protect(spi) => format!("protect {spi}"),
+                Action::Ike(peer) => format!("ike {}", ike_peers[usize::from(peer)]),
+                Action::Bypass => "bypass".to_owned(),
+                Action::Discard => "discard".to_owned(),
+            };
+            rule(Some(line), action, traffic)
+        })
+        .collect();
+    let unmatched = policies.unmatched();
+    if unmatched != (0, 0) {
+        rules.push(rule(None, "no match".to_owned(), unmatched));
+    }
+    rules
+}
+
+fn drops(read: impl Fn(DropReason) -> u64) -> Vec<model::Drop> {
+    let drops = DropReason::ALL.iter().map(|&reason| model::Drop {
+        reason: reason.name().to_owned(),
+        meaning: reason.sentence().to_owned(),
+        packets: read(reason),
+    });
+    drops.filter(|drop| drop.packets > 0).collect()
 }
 
 impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let read = |[packets, bytes]: &[AtomicU64; 2]| {
-            (packets.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
-        };
-        for port in &*self.ports {
-            let ((received, received_bytes), (sent, sent_bytes)) = (read(&port.received), read(&port.sent));
+        let shown = self.show();
+        for model::Port { number, interface, received, received_bytes, sent, sent_bytes, .. } in &shown.ports
+        {
             writeln!(
                 f,
-                "port {} {}: received {received} frames, {received_bytes} bytes; sent {sent} frames, {sent_bytes} bytes",
-                port.number, port.name
+                "port {number} {interface}: received {received} frames, {received_bytes} bytes; sent {sent} frames, {sent_bytes} bytes"
             )?;
         }
-        for sa in &self.tables.sas {
-            let traffic = match sa.direction {
-                Direction::Outbound => &sa.peer.sent,
-                Direction::Inbound => &sa.peer.received,
-            };
-            let (word, packets, bytes) = (sa.direction.word(), traffic.packets(), traffic.bytes());
-            writeln!(f, "sa {word} {} {}: {packets} packets, {bytes} bytes", sa.spi, sa.algorithms)?;
-        }
-        policies(f, "out", &self.tables.policies_out)?;
-        policies(f, "in", &self.tables.policies_in)?;
-        for reason in DropReason::ALL {
-            let count = self.drops.read(*reason);
-            if count > 0 {
-                writeln!(f, "dropped {}: {count} ({})", reason.name(), reason.sentence())?;
+        for sa in &shown.sas {
+            let model::Sa { direction, spi, algorithms, packets, bytes, .. } = sa;
+            write!(f, "sa {direction} {spi} {algorithms}: {packets} packets, {bytes} bytes")?;
+            for drop in &sa.drops {
+                write!(f, "; {} {}", drop.packets, drop.reason)?;
             }
+            writeln!(f)?;
+        }
+        for model::Rule { direction, line, action, packets, bytes } in &shown.rules {
+            let line = line.map(|line| format!("line {line}, ")).unwrap_or_default();
+            writeln!(f, "sp {direction}, {line}{action}: {packets} packets, {bytes} bytes")?;
+        }
+        for drop in &shown.drops {
+            writeln!(f, "dropped {}: {} ({})", drop.reason, drop.packets, drop.meaning)?;
         }
         Ok(())
     }
-}
-
-fn policies(f: &mut fmt::Formatter<'_>, direction: &str, policies: &Policies) -> fmt::Result {
-    let (rows, unmatched) = policies.counts();
-    for (line, action, packets) in rows {
-        let action = match action {
-            Action::Protect(spi) => format!("protect {spi}"),
-            Action::Bypass => "bypass".to_owned(),
-            Action::Discard => "discard".to_owned(),
-        };
-        writeln!(f, "sp {direction}, line {line}, {action}: {packets} packets")?;
-    }
-    if unmatched > 0 { writeln!(f, "sp {direction}, no match: {unmatched} packets") } else { Ok(()) }
 }

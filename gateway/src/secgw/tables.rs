@@ -1,22 +1,32 @@
 //! What the worker looks up: policies, SAs and routes of a plan.
 
+use super::depart::NOWHERE;
+use super::frame::Address;
+use super::modes::{self, Modes};
 use super::plan::Plan;
 use super::policies::Policies;
 use super::routes::{RouteIndex, Routes};
+use super::used_keys::UsedKeys;
 use crate::datapath::protocol::{PeerState, Protocol, Tunnel};
 use crate::datapath::staging::Budget;
 use crate::datapath::tables::{Peer, Session, Tables};
-use config::secgw::settings::{Direction, Mode, Sa};
+use config::secgw::settings::{Action, Direction, Mode, Policy, Route, Sa};
+use config::settings::ipsec::Peer as IkePeer;
 use crypto::engine::{Engine, LoadError};
 use crypto::{SecretBytes, random};
-use packet::Endpoint;
-use std::collections::HashMap;
-use std::net::SocketAddr;
+use packet::header::esp::UDP_PORT;
+use packet::{DropCounters, Endpoint};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tunnel::esp::{SaKeys, Transform};
 use tunnel::sa::Lifetime;
 use tunnel::{InboundSa, OutboundSa, PeerId, Time};
+
+/// In transport mode, packets of both families are encrypted by an SA that is fitted as one of IPv4: how much longer a header of IPv6 is,
+/// and padding to the next block may be.
+const LARGER_HEADER: usize = 24;
 
 /// An SA in the data path.
 pub struct Installed {
@@ -24,28 +34,71 @@ pub struct Installed {
     pub spi: u32,
     /// Its direction.
     pub direction: Direction,
+    /// Its line of the file.
+    pub line: u32,
     /// The algorithms.
     pub algorithms: String,
     /// Its tunnel, with counters of its own.
     pub peer: Arc<Peer>,
+    /// Packets that it dropped.
+    pub drops: Arc<DropCounters>,
+    /// What it was made from.
+    settings: Arc<Sa>,
+}
+
+/// Why there are no tables for a plan.
+#[derive(Debug, thiserror::Error)]
+pub enum TablesError {
+    /// No engine has an algorithm.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// An SA would begin again with a key.
+    #[error(
+        "sa {direction} {spi}: its key was used since the start, and nonces would repeat, as numbers begin again\n  \
+         fix: write a new key at both ends"
+    )]
+    UsedKey {
+        /// The line of the file.
+        line: u32,
+        /// The word for the direction.
+        direction: &'static str,
+        /// The SPI.
+        spi: u32,
+    },
 }
 
 /// The tables of a gateway.
 pub struct SecgwTables {
+    /// Tells the tables from those before and after them.
+    pub(super) generation: u64,
     /// The inbound SAs, as the stages of the data path look them up.
     pub sessions: Arc<Tables>,
-    /// All SAs.
+    /// All SAs, by the number of their peer.
     pub sas: Vec<Installed>,
+    /// The keys of these SAs and of all before them.
+    used_keys: UsedKeys,
     /// The SAs to send with, by SPI.
     pub(super) outbound: HashMap<u32, (Arc<Peer>, Arc<OutboundSa>)>,
     /// The outbound policies.
     pub(super) policies_out: Policies,
     /// The inbound policies.
     pub(super) policies_in: Policies,
-    /// Routes to numbers of ports.
+    /// Routes to ports, by their place in the list of ports.
     pub(super) routes: Routes,
     /// The longest IP packet that leaves.
     pub(super) mtu: usize,
+    /// What few SAs ask for.
+    pub(super) modes: Modes,
+    /// The lines of routes, without their places in the file.
+    pub(super) lines: Vec<String>,
+    /// The Ethernet address of the station behind each port.
+    pub(super) neighbours: Vec<Address>,
+    /// The names of the peers of IKE, as policies count them.
+    pub(super) ike_peers: Vec<String>,
+    /// Those that are served, with their settings.
+    pub(super) ike: Vec<(String, Arc<IkePeer>)>,
+    /// Our addresses for IKE.
+    pub(super) ike_addresses: Vec<IpAddr>,
 }
 
 impl SecgwTables {
@@ -53,56 +106,208 @@ impl SecgwTables {
     ///
     /// # Errors
     /// No engine has an algorithm.
-    pub fn new(plan: &Plan, engine: &dyn Engine) -> Result<Self, LoadError> {
-        let sessions = Arc::new(Tables::new(Protocol::Ipsec, plan.mtu));
-        let (mut sas, mut outbound) = (Vec::new(), HashMap::new());
-        for (id, sa) in (1..).map(PeerId::new).zip(&plan.sas) {
-            let Some(transform) = sa.protection.transform() else { continue };
-            let peer = Arc::new(peer(id, sa, plan.mtu));
-            let keys = || keys(sa, transform, plan.extended_sequence, engine);
-            let lifetime = lifetime(plan.extended_sequence);
-            match sa.direction {
-                Direction::Outbound => {
-                    let sa = Arc::new(OutboundSa::new(keys()?, sa.spi, lifetime));
-                    outbound.insert(sa.receiver, (Arc::clone(&peer), sa));
-                }
-                Direction::Inbound => {
-                    let inbound = InboundSa::new(keys()?, sa.spi, lifetime, false).with_window(plan.window);
-                    let (sa, peer) = (Arc::new(inbound), Arc::clone(&peer));
-                    sessions.install(Session { sa, peer, selectors: None, transport: None });
-                }
-            }
-            let (spi, direction, algorithms) = (sa.spi, sa.direction, sa.protection.name());
-            sas.push(Installed { spi, direction, algorithms, peer });
+    pub fn new(plan: &Plan, engine: &dyn Engine) -> Result<Self, TablesError> {
+        let (tables, sessions) = Self::after(None, plan, engine)?;
+        for session in sessions {
+            tables.sessions.install(session);
         }
-        let routes = plan
-            .routes
-            .iter()
-            .filter_map(|route| route.network().map(|network| (network, RouteIndex(route.port.into()))));
-        Ok(Self {
+        Ok(tables)
+    }
+
+    /// The tables of a gateway that takes the place of another one with other ports. SAs that are the same go on.
+    ///
+    /// # Errors
+    /// As [`after`](Self::after).
+    pub(super) fn taking_over(before: &Self, plan: &Plan, engine: &dyn Engine) -> Result<Self, TablesError> {
+        let (tables, sessions) = Self::after(Some(before), plan, engine)?;
+        for session in sessions {
+            tables.sessions.install(session);
+        }
+        tables.retire_others(before);
+        Ok(tables)
+    }
+
+    /// Removes the inbound SAs of `before` that are no longer there.
+    pub(super) fn retire_others(&self, before: &Self) {
+        let inbound = |tables: &Self| -> HashSet<u32> {
+            let sas = tables.sas.iter().filter(|sa| sa.direction == Direction::Inbound);
+            sas.map(|sa| sa.spi).collect()
+        };
+        for &spi in inbound(before).difference(&inbound(self)) {
+            self.sessions.retire(spi);
+        }
+    }
+
+    /// Loads the keys of a plan. An SA that `before` has, and that is the same, goes on: its sequence numbers, its window and its counters.
+    /// With other addresses it has new counters. Other inbound SAs are returned: they are not installed yet. IKE installs its own SAs in the
+    /// same table, which stays.
+    ///
+    /// # Errors
+    /// No engine has an algorithm, or an SA would begin again with a key.
+    pub(super) fn after(
+        before: Option<&Self>,
+        plan: &Plan,
+        engine: &dyn Engine,
+    ) -> Result<(Self, Vec<Session>), TablesError> {
+        let sessions = match before {
+            Some(before) => Arc::clone(&before.sessions),
+            None => Arc::new(Tables::new(Protocol::Ipsec, plan.mtu)),
+        };
+        let Sas { all: sas, outbound, arriving, used_keys } = Sas::after(before, plan, engine)?;
+        // A route by a port that is not of `-p` leads nowhere.
+        let place = |number: u16| (0..NOWHERE).zip(&plan.ports).find(|(_, port)| port.number == number);
+        let index = |port: u8| RouteIndex(place(port.into()).map_or(NOWHERE, |(place, _)| place).into());
+        let routes = plan.routes.iter().filter_map(|route| Some((route.network()?, index(route.port))));
+        let ike_peers = numbered(before.map_or(&[], |before| &before.ike_peers), &plan.ike_peers);
+        let policies = renumbered(plan, &ike_peers);
+        let tables = Self {
+            generation: before.map_or(0, |before| before.generation + 1),
             sessions,
             sas,
+            used_keys,
             outbound,
-            policies_out: Policies::new(&plan.policies, Direction::Outbound),
-            policies_in: Policies::new(&plan.policies, Direction::Inbound),
+            policies_out: Policies::new(&policies, Direction::Outbound),
+            policies_in: Policies::new(&policies, Direction::Inbound),
             routes: Routes::build(routes),
             mtu: plan.mtu,
-        })
+            modes: Modes::new(plan),
+            lines: plan.routes.iter().map(|route| format!("{:?}", Route { line: 0, ..*route })).collect(),
+            neighbours: plan.ports.iter().map(|port| port.neighbour).collect(),
+            ike_peers,
+            ike: plan.ike.clone(),
+            ike_addresses: plan.ike.iter().filter_map(|(_, peer)| peer.local_address).collect(),
+        };
+        Ok((tables, arriving))
     }
+
+    /// Where drops of packets of an SA are counted: with the SA, or if it is one of IKE, among all.
+    #[inline]
+    pub(super) fn drops_of<'a>(&'a self, peer: &Peer, all: &'a DropCounters) -> &'a DropCounters {
+        if peer.tunnel().is_some_and(|tunnel| tunnel.ike_peer != 0) {
+            return all;
+        }
+        let place = self.sas.partition_point(|sa| sa.peer.id < peer.id);
+        // An SA of the tables before or after these may be installed already, or still.
+        self.sas.get(place).filter(|sa| sa.peer.id == peer.id).map_or(all, |sa| &sa.drops)
+    }
+}
+
+/// The SAs of a plan.
+struct Sas {
+    /// By the number of their peer.
+    all: Vec<Installed>,
+    outbound: HashMap<u32, (Arc<Peer>, Arc<OutboundSa>)>,
+    /// Inbound SAs to be installed.
+    arriving: Vec<Session>,
+    used_keys: UsedKeys,
+}
+
+impl Sas {
+    /// Loads the keys of a plan, and keeps what [`SecgwTables::after`] says.
+    fn after(before: Option<&SecgwTables>, plan: &Plan, engine: &dyn Engine) -> Result<Self, TablesError> {
+        let (mut sas, mut outbound, mut arriving) = (Vec::new(), HashMap::new(), Vec::new());
+        let mut used_keys = before.map_or_else(UsedKeys::default, |before| before.used_keys.clone());
+        let last = before.and_then(|before| before.sas.last()).map_or(0, |sa| sa.peer.id.number());
+        let known: BTreeMap<_, _> =
+            before.iter().flat_map(|before| &before.sas).map(|sa| ((sa.direction, sa.spi), sa)).collect();
+        for (id, settings) in (last + 1..).map(PeerId::new).zip(&plan.sas) {
+            let Some(transform) = settings.protection.transform() else { continue };
+            let (spi, direction, line) = (settings.spi, settings.direction, settings.line);
+            let keyed = known.get(&(direction, spi)).filter(|sa| has_same_keys(&sa.settings, settings));
+            let same = keyed.filter(|sa| is_addressed_alike(&sa.settings, settings));
+            if let (Some(before), None) = (before, keyed)
+                && before.used_keys.has(settings)
+            {
+                return Err(TablesError::UsedKey { line, direction: direction.word(), spi });
+            }
+            used_keys.add(settings);
+            let (peer, drops) = match same {
+                Some(sa) => (Arc::clone(&sa.peer), Arc::clone(&sa.drops)),
+                None => (Arc::new(peer(id, settings, plan.mtu)), Arc::default()),
+            };
+            let before = before.filter(|_| keyed.is_some());
+            let (first, is_extended) = modes::numbers(settings, plan);
+            let keys = || keys(settings, transform, is_extended, engine);
+            let lifetime = lifetime(is_extended);
+            match direction {
+                Direction::Outbound => {
+                    let sa = if let Some((_, sa)) = before.and_then(|before| before.outbound.get(&spi)) {
+                        Arc::clone(sa)
+                    } else {
+                        Arc::new(OutboundSa::new(keys()?, spi, lifetime).starting_at(first))
+                    };
+                    outbound.insert(spi, (Arc::clone(&peer), sa));
+                }
+                // It is installed.
+                Direction::Inbound if same.is_some() => {}
+                Direction::Inbound => {
+                    let sa = if let Some(session) = before.and_then(|before| before.sessions.session(spi)) {
+                        Arc::clone(&session.sa)
+                    } else {
+                        let sa = InboundSa::new(keys()?, spi, lifetime, false).with_window(plan.window);
+                        Arc::new(sa.starting_at(first))
+                    };
+                    arriving.push(Session { sa, peer: Arc::clone(&peer), selectors: None, transport: None });
+                }
+            }
+            let (algorithms, settings) = (settings.protection.name(), Arc::clone(settings));
+            sas.push(Installed { spi, direction, line, algorithms, peer, drops, settings });
+        }
+        sas.sort_by_key(|sa| sa.peer.id);
+        Ok(Self { all: sas, outbound, arriving, used_keys })
+    }
+}
+
+/// The names of the peers of IKE by their numbers. A number stands for one name as long as the gateway runs: SAs of IKE have it too.
+fn numbered(before: &[String], names: &[String]) -> Vec<String> {
+    let new = names.iter().filter(|name| !before.contains(name));
+    before.iter().chain(new).cloned().collect()
+}
+
+/// The policies of a plan, with the numbers that its peers of IKE have among `names`.
+fn renumbered(plan: &Plan, names: &[String]) -> Vec<Policy> {
+    let number = |peer: u16| names.iter().position(|name| *name == plan.ike_peers[usize::from(peer)]);
+    let action = |action| match action {
+        // A number that does not fit is refused before.
+        Action::Ike(peer) => {
+            number(peer).and_then(|it| it.try_into().ok()).map_or(Action::Discard, Action::Ike)
+        }
+        other => other,
+    };
+    plan.policies.iter().map(|policy| Policy { action: action(policy.action), ..policy.clone() }).collect()
+}
+
+/// Whether an SA goes on with its sequence numbers or its window under the other line.
+fn has_same_keys(one: &Sa, other: &Sa) -> bool {
+    let fields = |sa: &Sa| (sa.direction, sa.spi, sa.mode == Mode::Transport, sa.extended_sequence);
+    fields(one) == fields(other) && one.protection.name() == other.protection.name() && one.keys == other.keys
+}
+
+/// Whether packets of the SA have the same outer headers under both lines.
+fn is_addressed_alike(one: &Sa, other: &Sa) -> bool {
+    (one.mode, one.udp_encapsulation) == (other.mode, other.udp_encapsulation)
 }
 
 /// The tunnel of an SA. Its endpoint is how packets of the SA are addressed, or must be: remote and local address.
 fn peer(id: PeerId, sa: &Sa, mtu: usize) -> Peer {
-    let tunnel = Tunnel { in_udp: AtomicBool::new(false), path_mtu: mtu.into(), ..Tunnel::default() };
+    let (source, destination, mtu) = match sa.mode {
+        Mode::Tunnel { source, destination } => (source, destination, mtu),
+        Mode::Transport => {
+            let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+            (any, any, mtu.saturating_sub(LARGER_HEADER))
+        }
+    };
+    let tunnel =
+        Tunnel { in_udp: AtomicBool::new(sa.udp_encapsulation), path_mtu: mtu.into(), ..Tunnel::default() };
     let peer = Peer::new(id, PeerState::Ipsec(tunnel), Budget::default());
-    if let Mode::Tunnel { source, destination } = sa.mode {
-        let (remote, local) = match sa.direction {
-            Direction::Outbound => (destination, source),
-            Direction::Inbound => (source, destination),
-        };
-        let endpoint = Endpoint { local: Some(local), ..Endpoint::new(SocketAddr::new(remote, 0)) };
-        peer.endpoint.store(Some(Arc::new(endpoint)));
-    }
+    // Without UDP there are no ports.
+    let port = if sa.udp_encapsulation { UDP_PORT } else { 0 };
+    let (remote, local) = match sa.direction {
+        Direction::Outbound => (destination, source),
+        Direction::Inbound => (source, destination),
+    };
+    let endpoint = Endpoint { local: Some(local), ..Endpoint::new(SocketAddr::new(remote, port)) };
+    peer.endpoint.store(Some(Arc::new(endpoint)));
     peer
 }
 
@@ -110,7 +315,10 @@ fn keys(sa: &Sa, transform: Transform, extended: bool, engine: &dyn Engine) -> R
     let bytes = sa.keys.expose();
     // RFC 4309 has 3 bytes of salt for CCM; the format has 4, of which the last one is not used.
     let keys = SecretBytes::new(bytes[..transform.key_material_length().min(bytes.len())].to_vec());
-    let mode = tunnel::esp::Mode::Tunnel;
+    let mode = match sa.mode {
+        Mode::Tunnel { .. } => tunnel::esp::Mode::Tunnel,
+        Mode::Transport => tunnel::esp::Mode::BumpInTheWire,
+    };
     SaKeys::new(transform, extended, mode, &keys, engine, &mut random::System::default())
 }
 

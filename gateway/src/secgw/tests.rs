@@ -1,3 +1,8 @@
+mod ike;
+mod large;
+mod modes;
+mod reload;
+
 use super::*;
 use config::secgw::{CommandLine, Finding, Loaded};
 use crypto::engine::aws_lc::AwsLc;
@@ -29,7 +34,15 @@ const OURS: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const NOTHING: [Vec<Vec<u8>>; 2] = [const { Vec::new() }; 2];
 
 fn file() -> String {
-    FILE.replace("KEY", &["a1"; 20].join(":")).replace("OTHER", &["b2"; 20].join(":"))
+    keys(FILE)
+}
+
+fn keys(file: &str) -> String {
+    [("KEY", "a1", 20), ("OTHER", "b2", 20), ("CBC", "c3", 16)]
+        .iter()
+        .fold(file.to_owned(), |file, (word, byte, length)| {
+            file.replace(word, &vec![*byte; *length].join(":"))
+        })
 }
 
 fn plan(file: &str, words: &str) -> Result<Plan, Vec<Finding>> {
@@ -43,15 +56,22 @@ fn plan(file: &str, words: &str) -> Result<Plan, Vec<Finding>> {
 /// A gateway between two rings, port 0 protected and port 1 not.
 struct Scene {
     worker: Worker,
-    statistics: Statistics,
+    statistics: Arc<Statistics>,
     to: [RingTransmit; 2],
     from: [RingReceive; 2],
 }
 
 impl Scene {
     fn new(file: &str) -> Self {
-        let plan = plan(file, WORDS).unwrap_or_else(|refused| panic!("{refused:?}"));
-        let tables = SecgwTables::new(&plan, &AwsLc).expect("it has the cipher");
+        Self::with(file, WORDS)
+    }
+
+    fn with(file: &str, words: &str) -> Self {
+        Self::of(&plan(file, words).unwrap_or_else(|refused| panic!("{refused:?}")))
+    }
+
+    fn of(plan: &Plan) -> Self {
+        let tables = SecgwTables::new(plan, &AwsLc).expect("it has the cipher");
         let [(to_0, receive_0), (to_1, receive_1), (transmit_0, from_0), (transmit_1, from_1)] =
             std::array::from_fn(|_| ring(64));
         let port = |number: u16, receive, transmit| FramePort {
@@ -60,7 +80,6 @@ impl Scene {
             is_protected: plan.ports[usize::from(number)].is_protected,
             station: Some(OURS),
             address: OURS,
-            neighbour: plan.ports[usize::from(number)].neighbour,
             receive: Box::new(receive),
             transmit: Box::new(transmit),
             is_received: true,
@@ -68,8 +87,8 @@ impl Scene {
             rests_until: None,
         };
         let ports = vec![port(0, receive_0, transmit_0), port(1, receive_1, transmit_1)];
-        let worker = Worker::new(Arc::new(tables), ports);
-        Self { statistics: worker.statistics(), worker, to: [to_0, to_1], from: [from_0, from_1] }
+        let worker = Worker::new(tables, ports);
+        Self { statistics: Arc::new(worker.statistics()), worker, to: [to_0, to_1], from: [from_0, from_1] }
     }
 
     /// What leaves by each port after these frames have arrived at one.
@@ -96,16 +115,10 @@ impl Scene {
 
 fn packet(protocol: u8, destination: [u8; 4], ds_field: u8, payload: &[u8]) -> Vec<u8> {
     let mut header = Ipv4Header {
-        version_ihl: 0x45,
         ds_field,
-        total_length: ((20 + payload.len()) as u16).into(),
         identification: 7.into(),
-        fragment: 0.into(),
         ttl: 9,
-        protocol,
-        checksum: [0; 2],
-        source: [192, 168, 1, 2],
-        destination,
+        ..Ipv4Header::new(protocol, [192, 168, 1, 2], destination, (20 + payload.len()) as u16)
     };
     header.finish();
     [header.as_bytes(), payload].concat()
@@ -134,7 +147,8 @@ fn a_packet_passes_two_gateways_unchanged_in_a_tunnel_with_its_ds_field() {
     assert_eq!((outer.source, outer.destination), ([172, 16, 1, 5], [172, 16, 2, 5]));
     assert_eq!((outer.protocol, outer.ds_field, outer.ttl), (50, 0xb8 | 0b10, 64));
     assert_eq!(bytes[20..28], [0, 0, 0, 5, 0, 0, 0, 2], "SPI and sequence number");
-    // Congestion on the way comes out inside (RFC 6040).
+    // Congestion on the way comes out inside; ECT(1) does not (RFC 4301 section 5.1.2.1).
+    packet::header::ip::set_ecn(&mut outside[0][14..], ecn::ECT_1).expect("it is IP");
     packet::header::ip::set_ecn(&mut outside[1][14..], ecn::CE).expect("it is IP");
     let arrived: Vec<Vec<u8>> = outside.iter().map(|sent| [&OURS[..], &sent[6..]].concat()).collect();
     let [inside, outside] = scene.carry(1, &arrived);
@@ -169,7 +183,8 @@ fn what_no_policy_lets_through_is_dropped_with_its_reason() {
     let mut wrong_outer = wrong_outer;
     wrong_outer[29] = 6;
     let vlan = [&ours(&to(2))[..12], &[0x81, 0, 0, 1], &ours(&to(2))[12..]].concat();
-    let large = packet(UDP, [192, 168, 3, 2], 0, &[0; 1490]);
+    let mut large = packet(UDP, [192, 168, 3, 2], 0, &[0; 1490]);
+    large[6] = 0x40;
     for (port, frame, reason) in [
         (0, frame(OURS, ARP, &[0; 46]), DropReason::NotIp),
         (0, vlan, DropReason::NotIp),
@@ -179,7 +194,7 @@ fn what_no_policy_lets_through_is_dropped_with_its_reason() {
         (0, frame(OURS, 0x86dd, &to(2)), DropReason::Malformed),
         (0, ours(&to(4)), DropReason::Denied),
         (0, ours(&packet(50, [192, 168, 3, 2], 0, &[7; 40])), DropReason::Denied),
-        (0, ours(&large), DropReason::TooBig),
+        (1, ours(&large), DropReason::TooBig),
         (1, ours(&to(2)), DropReason::Denied),
         (1, ours(&fragment), DropReason::Fragmented),
         (1, ours(&packet(50, [172, 16, 2, 5], 0, &[0; 40])), DropReason::UnknownSa),
@@ -203,6 +218,23 @@ fn what_no_policy_lets_through_is_dropped_with_its_reason() {
 }
 
 #[test]
+fn tap_interfaces_get_the_addresses_of_the_words() {
+    let addresses = |words: &str| {
+        let ports = plan(&file(), words).map(|plan| plan.ports).map_err(|refused| refused[0].text.clone())?;
+        Ok::<_, String>(ports.iter().map(|port| port.address).collect::<Vec<_>>())
+    };
+    let fixed = |last| Some([0x02, b'd', b't', b'a', b'p', last]);
+    let both = WORDS.replace("net_tap0", "net_tap0,mac=fixed").replace("net_tap1", "net_tap1,mac=fixed");
+    assert_eq!(addresses(&both), Ok(vec![fixed(b'0'), fixed(b'1')]));
+    let one = WORDS.replace("net_tap1", "net_tap1,mac=02:0a:00:00:00:fe");
+    assert_eq!(addresses(&one), Ok(vec![None, Some([2, 10, 0, 0, 0, 254])]));
+    for bad in ["01:00:00:00:00:01", "02:00:00:00:01", "x"] {
+        let said = addresses(&WORDS.replace("net_tap1", &format!("net_tap1,mac={bad}")));
+        assert!(said.is_err_and(|said| said.contains("no Ethernet address")), "{bad}");
+    }
+}
+
+#[test]
 fn what_is_not_served_yet_is_refused_with_a_sentence() {
     let refused = |file: &str, words: &str| -> String {
         let refused = plan(file, words).map(drop).expect_err("it is not served");
@@ -210,33 +242,49 @@ fn what_is_not_served_yet_is_refused_with_a_sentence() {
     };
     for (from, to, said) in [
         (
-            "mode ipv4-tunnel src 172.16.1.5 dst 172.16.2.5\nsa in 5",
-            "mode transport\nsa in 5",
-            "x:6: error: mode transport",
+            "dst 172.16.2.5\nsa in 5",
+            "dst 172.16.2.5 reassembly_en\nsa in 5",
+            "x:6: error: reassembly_en needs hardware",
         ),
-        ("dst 172.16.2.5\nsa in 5", "dst 172.16.2.5 mss 1400\nsa in 5", "x:6: error: mss"),
+        (
+            "mode ipv4-tunnel src 172.16.1.5 dst 172.16.2.5\nsa in 5",
+            "mode transport udp-encap\nsa in 5",
+            "x:6: error: udp-encap with mode transport",
+        ),
         (
             "sa in 6",
-            "sa in 7 cipher_algo null auth_algo null mode ipv4-tunnel src 1.1.1.1 dst 1.1.1.2\nsa in 6",
-            "null with null",
+            "sa out 7 cipher_algo aes-128-cbc cipher_key CBC auth_algo aes-xcbc-mac-96 auth_key CBC udp-encap mode ipv6-tunnel\nsa in 6",
+            "in an IPv6 tunnel",
+        ),
+        (
+            "sa in 6",
+            "sa in 7 cipher_algo des-cbc cipher_key 1:2:3:4:5:6:7:8 auth_algo sha1-hmac auth_key KEY mode transport\nsa in 6",
+            "des-cbc with sha1-hmac is not served",
+        ),
+        (
+            "sa in 6",
+            "sa in 7 cipher_algo aes-128-cbc cipher_key CBC auth_algo null mode ipv4-tunnel src 1.1.1.1 dst 1.1.1.2\nsa in 6",
+            "aes-128-cbc with null",
         ),
     ] {
-        let said_here = refused(&file().replacen(from, to, 1), WORDS);
+        let said_here = refused(&keys(&FILE.replacen(from, to, 1)), WORDS);
         assert!(said_here.contains(said) && said_here.contains("fix: "), "{said_here}");
     }
     for (from, to, said) in [
-        ("-w 64", "--single-sa 0", "--single-sa"),
         ("-w 64", "--reassemble 8", "--reassemble"),
         ("-w 64", "--mtu 1900", "--mtu 1900"),
         ("(1,0,0)", "(1,0,1)", "lcores 0 and 1"),
         ("(1,0,0)", "(1,1,0)", "queue 1 of port 1"),
         ("net_tap1", "net_pcap0,rx_pcap=x", "capture files"),
         ("net_tap1", "net_tap1,iface=dtap0", "are one interface"),
-        ("net_tap1", "net_tap1,mac=fixed", "mac=fixed"),
     ] {
         let said_here = refused(&file(), &WORDS.replacen(from, to, 1));
         assert!(said_here.contains(said) && said_here.contains("fix: "), "{said}: {said_here}");
     }
     let plan = plan("", &WORDS.replacen("-u 2 ", "", 1)).map(|plan| plan.remarks);
-    assert_eq!(plan.expect("an empty file is served").len(), 4, "all passes, and that is said");
+    assert_eq!(
+        plan.expect("an empty file is served").len(),
+        4,
+        "one remark for each family and direction without policies"
+    );
 }

@@ -1,9 +1,15 @@
 //! The worker: one burst from each port in turn, through the stages to the ports that routes lead to.
 
-use super::depart::Departures;
+use super::acquire::Acquire;
+use super::depart::{Departures, Ways};
+use super::headers::Headers;
+use super::inbound::Arrivals;
+use super::large::Cutter;
 use super::leaving::Leaving;
-use super::policies::Recent;
+use super::outbound::LookUp;
+use super::policies::Verdicts;
 use super::ports::FramePort;
+use super::reopen::Reopened;
 use super::statistics::{PortCounters, Statistics};
 use super::tables::SecgwTables;
 use super::{frame, inbound, outbound};
@@ -11,18 +17,20 @@ use crate::clock::Clock;
 use crate::datapath::icmp_errors::IcmpErrors;
 use crate::datapath::protocol::Protocol;
 use crate::datapath::punt::Punt;
-use crate::datapath::tables::Inside;
+use crate::datapath::tables::{Inside, Tables};
 use crate::datapath::{
     Assigned, DataPathEvent, Fitted, Routed, SaBatch, accept, assign, check, classify, decrypt, encrypt, fit,
     forward,
 };
+use arc_swap::ArcSwap;
 use crossbeam_channel::{Sender, unbounded};
+use crypto::random::{self, Random as _};
 use packet::{Batch, DropCounters, Train};
 use port::{Receive, Wake};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tunnel::Time;
 
@@ -49,63 +57,126 @@ impl Stopper {
         Ok(Self { stop: Arc::default(), wake: Arc::new(Wake::new()?) })
     }
 
+    /// What wakes the worker.
+    pub(super) fn waker(&self) -> Arc<Wake> {
+        Arc::clone(&self.wake)
+    }
+
     /// Ends the worker.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Ends one wait of the worker.
+    pub(super) fn wake(&self) {
         self.wake.notify();
     }
 }
 
 /// The worker, with all ports.
 pub struct Worker {
-    tables: Arc<SecgwTables>,
+    tables: Arc<ArcSwap<SecgwTables>>,
+    /// The generation of the tables that recent verdicts are of.
+    generation: u64,
     ports: Vec<FramePort>,
+    /// Where ports come from whose interface was deleted and made again.
+    reopened: Option<Arc<Reopened>>,
     clock: Clock,
     drops: Arc<DropCounters>,
     counters: Arc<Vec<PortCounters>>,
     datapath_events: Sender<DataPathEvent>,
+    acquire: Acquire,
+    /// To the thread of IKE: what came to UDP port 500.
+    initial: Punt,
+    /// And to UDP port 4500.
     punt: Punt,
     batch: Batch,
-    recent_out: Recent,
-    recent_in: Recent,
-    recent_admitted: Recent,
+    verdicts_out: Verdicts,
+    verdicts_in: Verdicts,
+    all_routed: Vec<Routed>,
+    /// The packets of one SA at a time, so that its drops are counted as its own.
     routed: Vec<Routed>,
     fitted: Vec<Fitted>,
     assigned: Vec<Assigned>,
+    sealed: Vec<Assigned>,
     trains: Vec<Train>,
+    all_sa_batches: Vec<SaBatch>,
     sa_batches: Vec<SaBatch>,
     sequences: Vec<u64>,
+    headers: Headers,
     leaving: Leaving,
     departures: Departures,
+    cutter: Cutter,
+    errors: IcmpErrors,
 }
 
 impl Worker {
     /// A worker of `ports`.
-    pub fn new(tables: Arc<SecgwTables>, ports: Vec<FramePort>) -> Self {
-        let counters = ports.iter().map(|port| PortCounters::new(port.number, &port.name)).collect();
-        // Nobody renews manual SAs, and `split` drops all that could be a message of IKE.
+    pub fn new(tables: SecgwTables, ports: Vec<FramePort>) -> Self {
+        let counters =
+            ports.iter().map(|port| PortCounters::new(port.number, &port.name, port.is_protected)).collect();
+        // Without IKE, no SA is renewed, and `split` drops all that could be a message of IKE.
+        let mut identification = [0; 4];
+        random::System::default().fill(&mut identification);
+        let identification = u32::from_be_bytes(identification);
         let (datapath_events, (punt, _)) = (unbounded().0, Punt::new(Protocol::Ipsec));
         Self {
-            tables,
+            generation: tables.generation,
+            tables: Arc::new(ArcSwap::from_pointee(tables)),
             ports,
+            reopened: None,
             clock: Clock,
             drops: Arc::default(),
             counters: Arc::new(counters),
+            acquire: Acquire::new(datapath_events.clone()),
             datapath_events,
+            initial: punt.clone(),
             punt,
             batch: Batch::new(BATCH_BYTES),
-            recent_out: Recent::default(),
-            recent_in: Recent::default(),
-            recent_admitted: Recent::default(),
-            routed: Vec::new(),
+            verdicts_out: Verdicts::default(),
+            verdicts_in: Verdicts::default(),
+            all_routed: Vec::new(),
+            routed: Vec::with_capacity(1),
             fitted: Vec::new(),
             assigned: Vec::new(),
+            sealed: Vec::new(),
             trains: Vec::new(),
-            sa_batches: Vec::new(),
+            all_sa_batches: Vec::new(),
+            sa_batches: Vec::with_capacity(1),
             sequences: Vec::new(),
+            headers: Headers::default(),
             leaving: Leaving::default(),
             departures: Departures::default(),
+            cutter: Cutter::new(identification),
+            errors: IcmpErrors::default(),
         }
+    }
+
+    /// The same, which takes ports that are opened again.
+    #[must_use]
+    pub fn with_reopened(self, reopened: Arc<Reopened>) -> Self {
+        Self { reopened: Some(reopened), ..self }
+    }
+
+    /// The same, with a thread of IKE that reads the other ends.
+    pub(super) fn with_ike(self, datapath_events: Sender<DataPathEvent>, initial: Punt, punt: Punt) -> Self {
+        Self { acquire: Acquire::new(datapath_events.clone()), datapath_events, initial, punt, ..self }
+    }
+
+    /// What it looks up.
+    pub(super) fn tables(&self) -> Arc<SecgwTables> {
+        self.tables.load_full()
+    }
+
+    /// Where IKE installs SAs.
+    pub(super) fn sessions(&self) -> Arc<Tables> {
+        Arc::clone(&self.tables.load().sessions)
+    }
+
+    /// Where it counts drops.
+    pub(super) fn drops(&self) -> Arc<DropCounters> {
+        Arc::clone(&self.drops)
     }
 
     /// What it counts, for another thread.
@@ -113,7 +184,9 @@ impl Worker {
         Statistics {
             tables: Arc::clone(&self.tables),
             drops: Arc::clone(&self.drops),
+            gone: DropCounters::default(),
             ports: Arc::clone(&self.counters),
+            origin: Mutex::default(),
         }
     }
 
@@ -123,7 +196,12 @@ impl Worker {
     /// The kernel refuses to wait.
     pub fn serve(&mut self, stopper: &Stopper) -> io::Result<()> {
         while !stopper.stop.load(Ordering::Relaxed) {
-            let mut any = false;
+            for port in self.reopened.iter().flat_map(|reopened| reopened.take()) {
+                if let Some(old) = self.ports.iter_mut().find(|old| old.number == port.number) {
+                    *old = port;
+                }
+            }
+            let mut any = self.burst_of_released();
             for place in 0..self.ports.len() {
                 any |= self.burst(place);
             }
@@ -154,54 +232,121 @@ impl Worker {
         self.counters[place].received(batch);
         frame::strip(batch, port.station, drops);
         self.leaving.clear();
-        self.assigned.clear();
+        self.headers.clear();
+        self.sealed.clear();
         let now = self.clock.monotonic();
+        let tables = self.tables.load();
+        forget(&mut self.generation, &tables, [&mut self.verdicts_out, &mut self.verdicts_in]);
         if port.is_protected {
-            self.outbound(now);
+            self.errors.begin(now);
+            self.outbound(&tables, now);
         } else {
-            self.inbound(now);
+            self.inbound(&tables, now);
         }
-        let tables = &*self.tables;
-        let (batch, drops) = (&mut self.batch, &*self.drops);
-        self.departures.choose(batch, &self.leaving, &tables.routes, tables.mtu, &self.ports, drops);
-        self.departures.transmit(batch, &mut self.ports, drops);
-        self.departures.count(batch, &self.counters);
-        self.count_sent();
+        self.depart(&tables, Some(place), now);
         true
     }
 
+    /// Carries packets that came before their SA, which IKE has installed now; false when there were none.
+    #[inline]
+    fn burst_of_released(&mut self) -> bool {
+        let tables = self.tables.load();
+        self.batch.clear();
+        tables.sessions.pre_sa.take(&mut self.batch);
+        if self.batch.is_empty() {
+            return false;
+        }
+        forget(&mut self.generation, &tables, [&mut self.verdicts_out, &mut self.verdicts_in]);
+        self.headers.clear();
+        self.leaving.clear();
+        self.sealed.clear();
+        let now = self.clock.monotonic();
+        self.open(&tables, now);
+        self.depart(&tables, None, now);
+        true
+    }
+
+    /// Sends what leaves, and ICMP errors by the protected port at this place that the burst came from. An unprotected port gets none: it
+    /// would show packets in clear.
+    fn depart(&mut self, tables: &SecgwTables, place: Option<usize>, now: Time) {
+        let (batch, drops) = (&mut self.batch, &*self.drops);
+        let ways = Ways { tables, ports: &self.ports };
+        self.departures.choose(batch, &self.leaving, &ways, drops);
+        let protected = place.filter(|&place| self.ports[place].is_protected);
+        let mut none = IcmpErrors::none();
+        let errors = if protected.is_some() { &mut self.errors } else { &mut none };
+        self.departures.cut(batch, &mut self.cutter, &self.sealed, errors, &ways, drops);
+        if let Some(place) = protected {
+            self.departures.answer(batch, errors, place as u8, &ways, drops);
+        }
+        self.departures.discard_others(batch);
+        self.departures.transmit(batch, &mut self.ports, drops);
+        self.departures.count(batch, &self.counters);
+        self.count_sent(now);
+    }
+
     /// From a protected port: protects what policies say, up to the outer header.
-    fn outbound(&mut self, now: Time) {
-        let (batch, tables, drops) = (&mut self.batch, &*self.tables, &*self.drops);
-        outbound::protect(batch, tables, &mut self.recent_out, drops, &mut self.routed, &mut self.leaving);
-        fit::fit(batch, NO_CLAMP, drops, &mut IcmpErrors::none(), &mut self.routed, &mut self.fitted);
-        assign::assign(batch, NO_CLAMP.mtu, now, drops, &mut self.fitted, &mut self.assigned);
-        encrypt::encrypt(batch, drops, &mut self.assigned);
-        outbound::wrap(batch, &self.assigned, &mut self.leaving);
+    fn outbound(&mut self, tables: &SecgwTables, now: Time) {
+        let (batch, drops) = (&mut self.batch, &*self.drops);
+        let (all, headers, leaving) = (&mut self.all_routed, &mut self.headers, &mut self.leaving);
+        let mut look_up =
+            LookUp { tables, verdicts: &mut self.verdicts_out, acquire: &mut self.acquire, now };
+        outbound::protect(batch, &mut look_up, drops, all, headers, leaving);
+        tables.modes.clamp_out(batch, all);
+        for routed in all.drain(..) {
+            let peer = Arc::clone(&routed.peer);
+            let drops = tables.drops_of(&peer, drops);
+            self.routed.push(routed);
+            fit::fit(batch, NO_CLAMP, drops, &mut self.errors, &mut self.routed, &mut self.fitted);
+            assign::assign(batch, NO_CLAMP.mtu, now, drops, &mut self.fitted, &mut self.assigned);
+            encrypt::encrypt(batch, drops, &mut self.assigned);
+            outbound::wrap(batch, &self.assigned, headers, drops, leaving);
+            self.sealed.append(&mut self.assigned);
+        }
     }
 
     /// From an unprotected port: opens ESP, and holds all packets against the policies.
-    fn inbound(&mut self, now: Time) {
-        let (batch, tables, drops) = (&mut self.batch, &*self.tables, &*self.drops);
-        let (sa_batches, sequences) = (&mut self.sa_batches, &mut self.sequences);
-        inbound::split(batch, tables, &mut self.recent_in, drops, &mut self.trains, &mut self.leaving);
-        classify::inbound(batch, &tables.sessions, &self.punt, drops, sa_batches);
-        inbound::check_addresses(batch, drops, sa_batches);
-        check::check(batch, now, drops, sa_batches, sequences);
-        decrypt::decrypt(batch, drops, sa_batches, sequences);
-        accept::accept(batch, now, drops, &self.datapath_events, sa_batches, sequences);
-        inbound::admit(batch, tables, &mut self.recent_admitted, drops, sa_batches, &mut self.leaving);
-        forward::forward(batch, drops, sa_batches);
-        // What is retired while we wait for the next burst must not be kept by this one.
-        sa_batches.clear();
+    fn inbound(&mut self, tables: &SecgwTables, now: Time) {
+        let (batch, drops, trains) = (&mut self.batch, &*self.drops, &mut self.trains);
+        let mut arrivals = Arrivals { tables, verdicts: &mut self.verdicts_in, initial: &self.initial };
+        inbound::split(batch, &mut arrivals, drops, trains, &mut self.headers, &mut self.leaving);
+        self.open(tables, now);
     }
 
-    /// Counts what was sent under each SA.
-    fn count_sent(&mut self) {
-        for Assigned { fitted, .. } in self.assigned.drain(..) {
+    /// Opens what `split` has sorted.
+    fn open(&mut self, tables: &SecgwTables, now: Time) {
+        let (batch, drops) = (&mut self.batch, &*self.drops);
+        let (all, sa_batches, sequences) =
+            (&mut self.all_sa_batches, &mut self.sa_batches, &mut self.sequences);
+        let (headers, leaving) = (&mut self.headers, &mut self.leaving);
+        classify::inbound(batch, &tables.sessions, &self.punt, drops, all);
+        inbound::check_addresses(batch, drops, all);
+        for sa_batch in all.drain(..) {
+            let session = Arc::clone(&sa_batch.session);
+            let drops = tables.drops_of(&session.peer, drops);
+            sa_batches.push(sa_batch);
+            check::check(batch, now, drops, sa_batches, sequences);
+            decrypt::decrypt(batch, drops, sa_batches, sequences);
+            accept::accept(batch, now, drops, &self.datapath_events, sa_batches, sequences);
+            inbound::restore(batch, headers, drops, sa_batches);
+            tables.modes.clamp_in(batch, sa_batches);
+            inbound::admit(batch, tables, &mut self.verdicts_in, drops, sa_batches, leaving);
+            forward::forward(batch, drops, sa_batches);
+            // What is retired while we wait for the next burst must not be kept by this one.
+            sa_batches.clear();
+        }
+    }
+
+    /// Counts what was sent under each SA, and has IKE replace an SA that wears out.
+    fn count_sent(&mut self, now: Time) {
+        for Assigned { fitted, .. } in self.sealed.drain(..) {
             let sizes = self.batch.live(fitted.packets.clone()).map(|index| self.batch.packet(index).len());
             let (packets, bytes) = sizes.fold((0, 0), |(packets, bytes), size| (packets + 1, bytes + size));
             fitted.peer.sent.count(packets, bytes);
+            if fitted.sa.wants_renewal(now) {
+                // Without IKE, SAs do not wear out.
+                let _ = self.datapath_events.send(DataPathEvent::Renewal(fitted.peer.id));
+            }
         }
     }
 
@@ -220,6 +365,17 @@ impl Worker {
             self.ports[place].rests_until = Some(now + REST);
         }
         Ok(())
+    }
+}
+
+/// Forgets the verdicts of tables before these: their rows may not exist any more.
+#[inline]
+fn forget(generation: &mut u64, tables: &SecgwTables, verdicts: [&mut Verdicts; 2]) {
+    if *generation != tables.generation {
+        *generation = tables.generation;
+        for verdicts in verdicts {
+            *verdicts = Verdicts::default();
+        }
     }
 }
 

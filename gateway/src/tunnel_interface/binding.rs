@@ -1,7 +1,7 @@
 //! The UDP sockets of an interface: bound while it is up, exchanged while packets flow.
 
 use crate::wireguard::update::UpdateError;
-use port::udp::{SocketSlot, UdpBinding, UdpSockets};
+use port::udp::{BindError, SocketSlot, UdpBinding, UdpSockets};
 use port::{Offloads, Wake};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -31,6 +31,11 @@ impl Binding {
     /// The port, once one was chosen.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The port of one of several bindings: the first one's while nothing is bound.
+    pub fn port_of(&self, binding: u8) -> u16 {
+        self.slot.load().as_deref().and_then(|sockets| sockets.port_of(binding)).unwrap_or(self.port)
     }
 
     /// Binds at these addresses, with these settings, when the interface comes up.
@@ -85,11 +90,13 @@ impl Binding {
         let sockets = loop {
             match UdpSockets::bind_at(port, &self.at, &self.offloads) {
                 Ok(sockets) => break sockets,
-                Err(Errno::ADDRINUSE) if std::time::Instant::now() < deadline => {
+                Err(BindError { error: Errno::ADDRINUSE, .. }) if std::time::Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
-                Err(Errno::ADDRINUSE) => return Err(UpdateError::port_in_use(port)),
-                Err(error) => return Err(UpdateError::Socket { port, error }),
+                Err(BindError { port, error: Errno::ADDRINUSE }) => {
+                    return Err(UpdateError::port_in_use(port));
+                }
+                Err(BindError { port, error }) => return Err(UpdateError::Socket { port, error }),
             }
         };
         self.port = sockets.port();

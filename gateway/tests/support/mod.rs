@@ -11,16 +11,10 @@ use zerocopy::{FromBytes, IntoBytes};
 /// An IPv4 packet from 10.1.0.1 to 10.2.0.`host`.
 pub fn v4(host: u8, length: usize, ds_field: u8) -> Vec<u8> {
     let mut header = Ipv4Header {
-        version_ihl: 0x45,
         ds_field,
-        total_length: (length as u16).into(),
         identification: 1.into(),
         fragment: Ipv4Header::DONT_FRAGMENT.into(),
-        ttl: 64,
-        protocol: UDP,
-        checksum: [0; 2],
-        source: [10, 1, 0, 1],
-        destination: [10, 2, 0, host],
+        ..Ipv4Header::new(UDP, [10, 1, 0, 1], [10, 2, 0, host], length as u16)
     };
     header.finish();
     let mut packet = header.as_bytes().to_vec();

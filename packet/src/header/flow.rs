@@ -64,6 +64,7 @@ impl Flow {
 }
 
 /// An address as a number.
+#[inline]
 pub fn number(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => address.to_bits().into(),
@@ -151,16 +152,8 @@ mod tests {
 
     fn v4(protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
         let mut header = Ipv4Header {
-            version_ihl: 0x45,
-            ds_field: 0,
-            total_length: ((20 + payload.len()) as u16).into(),
-            identification: 0.into(),
             fragment: fragment.into(),
-            ttl: 64,
-            protocol,
-            checksum: [0; 2],
-            source: [10, 0, 0, 1],
-            destination: [10, 0, 0, 2],
+            ..Ipv4Header::new(protocol, [10, 0, 0, 1], [10, 0, 0, 2], (20 + payload.len()) as u16)
         };
         header.finish();
         [header.as_bytes(), payload].concat()

@@ -80,17 +80,14 @@ fn answer_v4(header: &Ipv4Header, bytes: &[u8], error: IcmpError) -> Option<Vec<
     let mut icmp = IcmpHeader { kind: 3, code, checksum: [0; 2], rest: rest.into() };
     icmp.checksum = (Sum::of(icmp.as_bytes()) + Sum::of(quote)).checksum();
     let mut ip = Ipv4Header {
-        version_ihl: 0x45,
         // RFC 1812 section 4.3.2.5: errors have precedence "internetwork control".
         ds_field: 0xc0,
-        total_length: ((Ipv4Header::LENGTH + IcmpHeader::LENGTH + quote.len()) as u16).into(),
-        identification: 0.into(),
-        fragment: 0.into(),
-        ttl: 64,
-        protocol: ICMP,
-        checksum: [0; 2],
-        source: header.destination,
-        destination: header.source,
+        ..Ipv4Header::new(
+            ICMP,
+            header.destination,
+            header.source,
+            (Ipv4Header::LENGTH + IcmpHeader::LENGTH + quote.len()) as u16,
+        )
     };
     ip.finish();
     Some([ip.as_bytes(), icmp.as_bytes(), quote].concat())
@@ -134,16 +131,8 @@ mod tests {
 
     fn v4(protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
         let mut header = Ipv4Header {
-            version_ihl: 0x45,
-            ds_field: 0,
-            total_length: ((20 + payload.len()) as u16).into(),
-            identification: 0.into(),
             fragment: fragment.into(),
-            ttl: 64,
-            protocol,
-            checksum: [0; 2],
-            source: [10, 0, 0, 1],
-            destination: [192, 0, 2, 9],
+            ..Ipv4Header::new(protocol, [10, 0, 0, 1], [192, 0, 2, 9], (20 + payload.len()) as u16)
         };
         header.finish();
         [header.as_bytes(), payload].concat()

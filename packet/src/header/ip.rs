@@ -52,7 +52,28 @@ impl Ipv4Header {
     /// The flag "more fragments" and the fragment offset: not zero in every fragment.
     pub const FRAGMENTED: u16 = 0x3fff;
 
+    /// A header without options and without a checksum (see [`finish`](Self::finish)): TTL 64, not a fragment, and one that
+    /// routers may fragment.
+    ///
+    /// `total_length`: header and payload, in bytes.
+    #[inline]
+    pub fn new(protocol: u8, source: [u8; 4], destination: [u8; 4], total_length: u16) -> Self {
+        Self {
+            version_ihl: 0x45,
+            ds_field: 0,
+            total_length: total_length.into(),
+            identification: 0.into(),
+            fragment: 0.into(),
+            ttl: 64,
+            protocol,
+            checksum: [0; 2],
+            source,
+            destination,
+        }
+    }
+
     /// Header length in bytes, options included, as the header says.
+    #[inline]
     pub fn length(&self) -> usize {
         usize::from(self.version_ihl & 0x0f) * 4
     }
@@ -70,6 +91,7 @@ impl Ipv4Header {
     }
 
     /// Sets the checksum of a header without options.
+    #[inline]
     pub fn finish(&mut self) {
         self.checksum = [0; 2];
         self.checksum = Sum::of(self.as_bytes()).checksum();
@@ -99,6 +121,7 @@ impl Ipv6Header {
     pub const LENGTH: usize = 40;
 
     /// DSCP and ECN.
+    #[inline]
     pub fn ds_field(&self) -> u8 {
         (self.version_class_flow.get() >> 20) as u8
     }
@@ -136,6 +159,7 @@ impl<'a> IpPacket<'a> {
     }
 
     /// The whole packet, without anything behind its end.
+    #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         match self {
             Self::V4(_, bytes) | Self::V6(_, bytes) => bytes,
@@ -161,6 +185,7 @@ impl<'a> IpPacket<'a> {
     }
 
     /// DSCP and ECN.
+    #[inline]
     pub fn ds_field(&self) -> u8 {
         match self {
             Self::V4(header, _) => header.ds_field,
@@ -228,16 +253,9 @@ mod tests {
     /// An IPv4 packet with a complete header and `payload` bytes.
     fn v4(payload: usize) -> Vec<u8> {
         let mut header = Ipv4Header {
-            version_ihl: 0x45,
-            ds_field: 0,
-            total_length: ((20 + payload) as u16).into(),
             identification: 7.into(),
             fragment: Ipv4Header::DONT_FRAGMENT.into(),
-            ttl: 64,
-            protocol: UDP,
-            checksum: [0; 2],
-            source: [10, 0, 0, 1],
-            destination: [10, 0, 0, 2],
+            ..Ipv4Header::new(UDP, [10, 0, 0, 1], [10, 0, 0, 2], (20 + payload) as u16)
         };
         header.finish();
         [header.as_bytes(), &vec![0; payload]].concat()

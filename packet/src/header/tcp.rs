@@ -133,18 +133,7 @@ mod tests {
     fn syn(options: &[u8]) -> Vec<u8> {
         use crate::checksum::Sum;
         let length = TcpHeader::LENGTH + options.len();
-        let mut ip = Ipv4Header {
-            version_ihl: 0x45,
-            ds_field: 0,
-            total_length: ((20 + length) as u16).into(),
-            identification: 0.into(),
-            fragment: 0.into(),
-            ttl: 64,
-            protocol: TCP,
-            checksum: [0; 2],
-            source: [10, 0, 0, 1],
-            destination: [10, 0, 0, 2],
-        };
+        let mut ip = Ipv4Header::new(TCP, [10, 0, 0, 1], [10, 0, 0, 2], (20 + length) as u16);
         ip.finish();
         let mut segment = [&[0; TcpHeader::LENGTH][..], options].concat();
         segment[12] = (length as u8 / 4) << 4;

@@ -8,6 +8,7 @@
 //! A connection is known by the peer's address and port. It keeps its entry until the slow path has been told of its end.
 
 use super::connection::{Connection, Sent};
+use super::framing;
 use super::pending::Pending;
 use packet::{Batch, DropCounters, DropReason};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -19,7 +20,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 /// How long a connection may take to send its first packet: silent ones must not keep others out for long.
@@ -35,6 +36,9 @@ const LONGEST_PENDING: usize = 2048;
 /// The numbers of connections begin here; those below are of sockets that listen.
 const FIRST: u64 = 1 << 32;
 
+/// Takes a connection that is not OpenVPN, with what it has sent; false if there are too many. Never waits.
+type Share = Box<dyn Fn(OwnedFd, SocketAddr, Vec<u8>) -> bool + Send + Sync>;
+
 /// The connections; shared by the workers and the slow path.
 pub struct TcpConnections {
     epoll: OwnedFd,
@@ -43,6 +47,8 @@ pub struct TcpConnections {
     queue_limit: AtomicUsize,
     /// Tells the slow path that a connection has ended, or has a deadline.
     tell: Box<dyn Fn() + Send + Sync>,
+    /// Who gets connections that are not OpenVPN, if they do not just end.
+    share: OnceLock<Share>,
 }
 
 #[derive(Default)]
@@ -68,7 +74,13 @@ impl TcpConnections {
     pub fn new(tell: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let state = RwLock::new(State { next: FIRST, ..State::default() });
-        Ok(Self { epoll, state, queue_limit: AtomicUsize::new(0), tell: Box::new(tell) })
+        Ok(Self {
+            epoll,
+            state,
+            queue_limit: AtomicUsize::new(0),
+            tell: Box::new(tell),
+            share: OnceLock::new(),
+        })
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
@@ -264,6 +276,33 @@ impl TcpConnections {
             state.ended.push((Arc::clone(connection), error));
             drop(state);
             (self.tell)();
+        }
+    }
+
+    /// Gives connections that are not OpenVPN to `share`, which says whether it has taken one, and never waits.
+    pub fn share_with(&self, share: impl Fn(OwnedFd, SocketAddr, Vec<u8>) -> bool + Send + Sync + 'static) {
+        // It is set once, before the port is open.
+        let _ = self.share.set(Box::new(share));
+    }
+
+    /// What a connection has sent, if it is not OpenVPN and another server gets it.
+    pub(super) fn foreign(&self, connection: &Connection, begun: &[u8]) -> Option<Vec<u8>> {
+        let is_first = !connection.has_spoken.load(Ordering::Relaxed);
+        let is_foreign =
+            is_first && self.share.get().is_some() && framing::is_foreign(begun, LONGEST_PENDING);
+        is_foreign.then(|| begun.to_vec())
+    }
+
+    /// Gives a connection away, and forgets it: it never had a session.
+    pub(super) fn hand_over(&self, connection: &Connection, begun: Vec<u8>, drops: &DropCounters) {
+        let _ = epoll::delete(&self.epoll, &connection.socket);
+        self.write().forget(connection);
+        let taken = connection.socket.try_clone().is_ok_and(|socket| {
+            self.share.get().is_some_and(|share| share(socket, connection.remote, begun))
+        });
+        if !taken {
+            connection.end();
+            drops.count(DropReason::TooManyConnections, 1);
         }
     }
 

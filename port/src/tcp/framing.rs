@@ -20,9 +20,41 @@ pub fn next(stream: &[u8], start: usize, longest: usize) -> Result<Option<Range<
     Ok((packet.end <= stream.len()).then_some(packet))
 }
 
+/// The shortest first packet of a client in OpenVPN: opcode, session ID, no acknowledgments, packet ID.
+const SHORTEST_FIRST: usize = 14;
+/// The opcodes of such a packet, with key 0: a reset of version 2 or 3.
+const FIRST: [u8; 2] = [7 << 3, 10 << 3];
+
+/// Whether a stream that a client of OpenVPN opens cannot begin so. `longest` is the limit of its first packet.
+pub fn is_foreign(stream: &[u8], longest: usize) -> bool {
+    match *stream {
+        [] => false,
+        [high] => usize::from(high) > longest >> 8,
+        [high, low, ref rest @ ..] => {
+            let length = usize::from(u16::from_be_bytes([high, low]));
+            let fits = (SHORTEST_FIRST..=longest).contains(&length);
+            !fits || rest.first().is_some_and(|opcode| !FIRST.contains(opcode))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn web_clients_and_others_are_told_from_clients_of_openvpn_by_three_bytes() {
+        let first = [0, 14, 0x38, 1, 2, 3];
+        let with_key = [1, 0x36, 0x50, 1, 2, 3];
+        for stream in [first, with_key] {
+            assert!((0..stream.len()).all(|length| !is_foreign(&stream[..length], 2048)), "{stream:?}");
+        }
+        // HTTP, TLS, SSH; a length that no first packet has, and a packet of data.
+        let others: [&[u8]; 6] = [b"G", b"\x16", b"SSH", &[0, 13], &[8, 1], &[0, 60, 0x48]];
+        for stream in others {
+            assert!(is_foreign(stream, 2048), "{stream:?}");
+        }
+    }
 
     /// The packets of a stream that arrives in pieces.
     fn split(stream: &[u8], pieces: usize, longest: usize) -> Result<Vec<Vec<u8>>, BadLength> {

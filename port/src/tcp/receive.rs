@@ -56,6 +56,8 @@ enum Turn {
     Done,
     /// The batch is full.
     Full,
+    /// It is not OpenVPN; what it has sent.
+    Foreign(Vec<u8>),
 }
 
 impl Receive for TcpReceive {
@@ -69,6 +71,7 @@ impl Receive for TcpReceive {
                 match serve(&self.connections, &connection, events, batch, drops) {
                     Ok(Turn::Full) => break,
                     Ok(Turn::Done) => {}
+                    Ok(Turn::Foreign(begun)) => self.connections.hand_over(&connection, begun, drops),
                     Err(error) => self.connections.ended(&connection, error),
                 }
             } else {
@@ -100,7 +103,7 @@ fn serve(
     }
     if events.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
         let before = batch.len();
-        let turn = read(connection, batch, drops);
+        let turn = read(connections, connection, batch, drops);
         if batch.len() > before && !connection.has_spoken.swap(true, Ordering::Relaxed) {
             connections.spoke(connection);
         }
@@ -110,7 +113,12 @@ fn serve(
 }
 
 /// Reads once, and appends the packets that are whole as one train.
-fn read(connection: &Connection, batch: &mut Batch, drops: &DropCounters) -> Result<Turn, Option<Errno>> {
+fn read(
+    connections: &TcpConnections,
+    connection: &Connection,
+    batch: &mut Batch,
+    drops: &DropCounters,
+) -> Result<Turn, Option<Errno>> {
     let mut begun = connection.begun.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(area) = batch.take(begun.len() + READ) else { return Ok(Turn::Full) };
     let stream = batch.area_mut(area.clone());
@@ -125,6 +133,10 @@ fn read(connection: &Connection, batch: &mut Batch, drops: &DropCounters) -> Res
         Err(error) => Err(Some(error)),
     };
     let length = begun.len() + received.inspect_err(|_| batch.give_back(&area, 0))?;
+    if let Some(foreign) = connections.foreign(connection, &batch.area_mut(area.clone())[..length]) {
+        batch.give_back(&area, 0);
+        return Ok(Turn::Foreign(foreign));
+    }
     let (first, mut start) = (batch.len(), 0);
     let end = loop {
         match framing::next(&batch.area_mut(area.clone())[..length], start, longest(connection)) {

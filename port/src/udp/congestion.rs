@@ -11,10 +11,9 @@
 //!       └────── empty ────────┘
 //! ```
 
-use super::socket::{OWN, UdpSockets, backlog};
+use super::socket::{MOST_RECEIVING, OWN, Path, UdpSockets, backlog};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -47,19 +46,19 @@ struct Own {
 
 /// The peers with an own socket, and whether other peers are active.
 pub(super) struct Congestion {
-    own: HashMap<SocketAddr, Own>,
-    /// The number of peers of each own socket, of IPv4 and of IPv6: a drop must not cost a scan of all peers.
-    owners: [[u32; OWN]; 2],
+    own: HashMap<Path, Own>,
+    /// The number of peers of each own socket, by the number of its shared socket: a drop must not cost a scan of all peers.
+    owners: [[u32; OWN]; MOST_RECEIVING],
     swept: Instant,
     /// The destination of the last train, and since when all trains go to it.
-    last: Option<SocketAddr>,
+    last: Option<Path>,
     since: Instant,
 }
 
 impl Congestion {
     pub(super) fn new() -> Self {
         let now = Instant::now();
-        Self { own: HashMap::new(), owners: [[0; OWN]; 2], swept: now, last: None, since: now }
+        Self { own: HashMap::new(), owners: [[0; OWN]; MOST_RECEIVING], swept: now, last: None, since: now }
     }
 
     /// Starts a burst: peers whose own socket is empty return to the shared socket.
@@ -68,57 +67,56 @@ impl Congestion {
             return;
         }
         self.swept = Instant::now();
-        let waits = sockets.own.each_ref().map(|own| {
-            let mut waits = [false; OWN];
-            waits.iter_mut().zip(own).for_each(|(waits, fd)| *waits = backlog(fd.as_fd()) > 0);
-            waits
-        });
         let Self { own, owners, .. } = self;
-        own.retain(|remote, own| {
-            let stays = waits[version(remote)][own.number];
-            owners[version(remote)][own.number] -= u32::from(!stays);
+        // One look at each socket that is in use.
+        let mut waits = [[None; OWN]; MOST_RECEIVING];
+        own.retain(|path, own| {
+            let waits = &mut waits[path.number()][own.number];
+            let stays =
+                *waits.get_or_insert_with(|| waiting(sockets, path, own.number).is_some_and(|it| it > 0));
+            owners[path.number()][own.number] -= u32::from(!stays);
             stays
         });
     }
 
     /// Notes that a train is sent to a peer.
     #[inline]
-    pub(super) fn note(&mut self, remote: &SocketAddr) {
-        if self.last.as_ref() != Some(remote) {
-            self.last = Some(*remote);
+    pub(super) fn note(&mut self, path: &Path) {
+        if self.last.as_ref() != Some(path) {
+            self.last = Some(*path);
             self.since = Instant::now();
         }
     }
 
     /// The number of the peer's own socket.
     #[inline]
-    pub(super) fn own(&self, remote: &SocketAddr) -> Option<usize> {
-        if self.own.is_empty() { None } else { self.own.get(remote).map(|own| own.number) }
+    pub(super) fn own(&self, path: &Path) -> Option<usize> {
+        if self.own.is_empty() { None } else { self.own.get(path).map(|own| own.number) }
     }
 
     /// Handles a full socket of a peer.
     #[cold]
-    pub(super) fn full(&mut self, sockets: &UdpSockets, remote: &SocketAddr) -> Full {
-        let number = self.own(remote);
-        let owners = self.owners[version(remote)];
+    pub(super) fn full(&mut self, sockets: &UdpSockets, path: &Path) -> Full {
+        let number = self.own(path);
+        let owners = self.owners[path.number()];
         if number.is_none_or(|number| owners[number] > 1)
-            && let Some(other) = self.emptiest(sockets, remote, number)
+            && let Some(other) = self.emptiest(sockets, path, number)
         {
-            self.give(remote, other);
+            self.give(path, other);
             return Full::Again;
         }
         let is_alone = self.since.elapsed() >= ALONE;
-        let Some(own) = self.own.get_mut(remote).filter(|_| is_alone) else { return Full::Drop };
-        if own.impatient_until > Instant::now() || !own.wait(sockets, remote) {
+        let Some(own) = self.own.get_mut(path).filter(|_| is_alone) else { return Full::Drop };
+        if own.impatient_until > Instant::now() || !own.wait(sockets, path) {
             return Full::Drop;
         }
         Full::Again
     }
 
     /// Assigns an own socket to a peer, in place of any previous one.
-    fn give(&mut self, remote: &SocketAddr, number: usize) {
-        let before = self.own.insert(*remote, Own { number, impatient_until: Instant::now() });
-        let owners = &mut self.owners[version(remote)];
+    fn give(&mut self, path: &Path, number: usize) {
+        let before = self.own.insert(*path, Own { number, impatient_until: Instant::now() });
+        let owners = &mut self.owners[path.number()];
         if let Some(Own { number, .. }) = before {
             owners[number] -= 1;
         }
@@ -127,26 +125,21 @@ impl Congestion {
 
     /// The socket for a peer that needs its own: the one with the smallest backlog. If the present one is `shared`
     /// with other peers, only an unused socket may replace it.
-    fn emptiest(&self, sockets: &UdpSockets, remote: &SocketAddr, shared: Option<usize>) -> Option<usize> {
-        let owners = self.owners[version(remote)];
+    fn emptiest(&self, sockets: &UdpSockets, path: &Path, shared: Option<usize>) -> Option<usize> {
+        let owners = self.owners[path.number()];
         let is_taken = |number: usize| owners[number] > 0;
-        let all = 0..sockets.own(remote).len();
+        let all = 0..sockets.own(path).len();
         let free = all.filter(|&number| shared.is_none() || !is_taken(number));
         let ranked =
-            free.filter_map(|number| Some((is_taken(number), waiting(sockets, remote, number)?, number)));
+            free.filter_map(|number| Some((is_taken(number), waiting(sockets, path, number)?, number)));
         ranked.min().map(|(_, _, number)| number)
     }
 }
 
-/// The index of the IP version of an address.
-fn version(remote: &SocketAddr) -> usize {
-    usize::from(remote.is_ipv6())
-}
-
 impl Own {
     /// Waits for room; returns false if that takes too long.
-    fn wait(&mut self, sockets: &UdpSockets, remote: &SocketAddr) -> bool {
-        let Some(fd) = sockets.fd(remote, Some(self.number)) else { return false };
+    fn wait(&mut self, sockets: &UdpSockets, path: &Path) -> bool {
+        let Some(fd) = sockets.fd(path, Some(self.number)) else { return false };
         let limit = Timespec::try_from(WAIT).expect("it is short");
         let has_room = poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], Some(&limit)) == Ok(1);
         if !has_room {
@@ -157,8 +150,8 @@ impl Own {
 }
 
 /// The backlog of an own socket in bytes.
-fn waiting(sockets: &UdpSockets, remote: &SocketAddr, number: usize) -> Option<usize> {
-    sockets.own(remote).get(number).map(|fd| backlog(fd.as_fd()))
+fn waiting(sockets: &UdpSockets, path: &Path, number: usize) -> Option<usize> {
+    sockets.own(path).get(number).map(|fd| backlog(fd.as_fd()))
 }
 
 #[cfg(test)]
@@ -167,14 +160,15 @@ mod tests {
     use crate::Offloads;
     use std::net::Ipv6Addr;
 
-    fn remote(v6: bool, number: u16) -> SocketAddr {
-        if v6 { (Ipv6Addr::LOCALHOST, number).into() } else { ([127, 0, 0, 1], number).into() }
+    fn remote(v6: bool, number: u16) -> Path {
+        let remote = if v6 { (Ipv6Addr::LOCALHOST, number).into() } else { ([127, 0, 0, 1], number).into() };
+        Path { remote, binding: 0 }
     }
 
     /// The number of peers of each socket, by a scan of all peers.
-    fn owners(congestion: &Congestion) -> [[u32; OWN]; 2] {
-        let mut owners = [[0; OWN]; 2];
-        congestion.own.iter().for_each(|(remote, own)| owners[version(remote)][own.number] += 1);
+    fn owners(congestion: &Congestion) -> [[u32; OWN]; MOST_RECEIVING] {
+        let mut owners = [[0; OWN]; MOST_RECEIVING];
+        congestion.own.iter().for_each(|(remote, own)| owners[remote.number()][own.number] += 1);
         owners
     }
 
@@ -188,11 +182,14 @@ mod tests {
                 assert_eq!(congestion.owners, owners(&congestion));
             }
         }
-        assert_eq!(congestion.owners.map(|of| of.iter().sum::<u32>()), [99; 2]);
+        assert_eq!(
+            congestion.owners.map(|of| of.iter().sum::<u32>()),
+            [&[99; 2][..], &[0; MOST_RECEIVING - 2]].concat()[..]
+        );
         // All are empty: nothing was sent.
         congestion.swept -= SWEEP;
         congestion.sweep(&sockets);
-        assert_eq!((congestion.own.len(), congestion.owners), (0, [[0; OWN]; 2]));
+        assert_eq!((congestion.own.len(), congestion.owners), (0, [[0; OWN]; MOST_RECEIVING]));
     }
 
     #[test]

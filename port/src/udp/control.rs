@@ -200,9 +200,9 @@ impl Name {
     }
 }
 
-/// The source and the destination of a datagram.
-pub(super) fn endpoint(name: &Name, received: &Received) -> Option<Endpoint> {
-    name.address().map(|remote| Endpoint { local: received.local, ..Endpoint::new(remote) })
+/// The source and the destination of a datagram that came to a binding.
+pub(super) fn endpoint(name: &Name, received: &Received, binding: u8) -> Option<Endpoint> {
+    name.address().map(|remote| Endpoint { local: received.local, binding, ..Endpoint::new(remote) })
 }
 
 #[cfg(test)]

@@ -9,10 +9,12 @@ mod congestion;
 mod control;
 mod receive;
 mod socket;
+#[cfg(test)]
+mod tests;
 mod transmit;
 
 pub use receive::{BATCH_BYTES, UdpReceive};
-pub use socket::{SocketSlot, UdpBinding, UdpSockets};
+pub use socket::{BindError, MOST_FURTHER, SocketSlot, UdpBinding, UdpSockets};
 pub(crate) use socket::{set_device, set_fwmark};
 pub use transmit::UdpTransmit;
 

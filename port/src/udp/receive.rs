@@ -3,10 +3,11 @@
 
 use super::control::{Control, Name, endpoint};
 use super::last_error;
-use super::socket::{SocketSlot, UdpSockets};
+use super::socket::{MOST_RECEIVING, SocketSlot, UdpSockets};
 use crate::moderation::Moderation;
 use crate::{Offloads, Pace, Receive, Wake};
 use arc_swap::Guard;
+use arrayvec::ArrayVec;
 use packet::{Batch, DropCounters, DropReason, Slab};
 use rustix::io::Errno;
 use std::io;
@@ -25,27 +26,23 @@ const MESSAGES: usize = 32;
 /// If the receives of a call return this many packets on average, the next call is for a single receive: more data would
 /// leave the cache before it is processed.
 const BULK: usize = 16;
-/// After this number of bursts without a wait, an empty socket is tried again: the other one may always be busy.
+/// After this number of bursts without a wait, empty sockets are tried again: another one may always be busy.
 const PATIENCE: u32 = 16;
 /// A socket that fails at every call is not used for this time.
 const PAUSE: Duration = Duration::from_millis(10);
 /// The size of a batch: the data of one call.
 pub const BATCH_BYTES: usize = MESSAGES * STRIDE;
 
-/// Receives datagrams on both sockets of an interface.
+/// Receives datagrams on the sockets of an interface: IPv4 and IPv6 of the first binding, then of the next.
 pub struct UdpReceive {
     slot: SocketSlot,
     offloads: Arc<Offloads>,
     /// The sockets of the last burst.
     sockets: Option<Arc<UdpSockets>>,
-    /// Whether each may have datagrams: IPv4, IPv6.
-    ready: [bool; 2],
-    /// The number of consecutive failures of each.
-    failures: [u32; 2],
-    /// The socket tried first; it alternates, so that neither starves.
+    /// The state of each.
+    states: ArrayVec<State, MOST_RECEIVING>,
+    /// The socket tried first; it changes, so that none starves.
     first: usize,
-    /// Which of them had datagrams since both were empty.
-    had: [bool; 2],
     moderation: Moderation,
     /// Bursts since the last wait.
     bursts: u32,
@@ -56,6 +53,23 @@ pub struct UdpReceive {
     controls: [Control; MESSAGES],
 }
 
+/// What is known about a socket.
+#[derive(Clone, Copy, Default)]
+struct State {
+    /// Whether it may have datagrams.
+    is_ready: bool,
+    /// The number of consecutive failures.
+    failures: u32,
+    /// Whether it had datagrams since all were empty.
+    had: bool,
+}
+
+impl State {
+    fn is_failing(self) -> bool {
+        self.failures > 1
+    }
+}
+
 impl UdpReceive {
     /// Receives on the sockets in `slot`; after a change, the worker must be woken with `Wake::notify`.
     pub fn new(slot: SocketSlot, offloads: Arc<Offloads>) -> Self {
@@ -63,10 +77,8 @@ impl UdpReceive {
             slot,
             offloads,
             sockets: None,
-            ready: [false; 2],
-            failures: [0; 2],
+            states: ArrayVec::new(),
             first: 0,
-            had: [false; 2],
             moderation: Moderation::default(),
             bursts: 0,
             messages: MESSAGES,
@@ -80,8 +92,10 @@ impl UdpReceive {
         let current = self.slot.load();
         if current.as_ref().map(Arc::as_ptr) != self.sockets.as_ref().map(Arc::as_ptr) {
             self.sockets = Guard::into_inner(current);
-            self.ready = [self.sockets.is_some(); 2];
-            self.failures = [0; 2];
+            let count = self.sockets.as_ref().map_or(0, |sockets| sockets.receiving());
+            let new = State { is_ready: true, ..State::default() };
+            self.states = std::iter::repeat_n(new, count).take(MOST_RECEIVING).collect();
+            self.first = 0;
         }
     }
 
@@ -89,6 +103,7 @@ impl UdpReceive {
     fn receive_from(
         &mut self,
         fd: BorrowedFd<'_>,
+        binding: u8,
         batch: &mut Batch,
         drops: &DropCounters,
     ) -> Result<bool, Errno> {
@@ -116,7 +131,7 @@ impl UdpReceive {
             let first = batch.len();
             let area = areas[index].start..areas[index].start + length;
             batch.segment(area, said.segment.unwrap_or(length));
-            batch.close_train(first, endpoint(&self.names[index], &said), said.ds_field);
+            batch.close_train(first, endpoint(&self.names[index], &said, binding), said.ds_field);
             if batch.len() - first > 1 {
                 self.offloads.udp_gro.count(batch.len() - first);
             }
@@ -128,38 +143,38 @@ impl UdpReceive {
     }
 
     /// Handles the outcome of a call on a socket.
-    fn note(&mut self, version: usize, outcome: Option<Result<bool, Errno>>) {
+    fn note(&mut self, number: usize, outcome: Option<Result<bool, Errno>>) {
+        let state = &mut self.states[number];
         match outcome {
             Some(Err(error)) if error != Errno::AGAIN => {
                 // A single error may belong to an earlier send, such as a refused connection. A second one in a row
                 // belongs to the socket.
-                self.failures[version] = self.failures[version].saturating_add(1);
-                self.ready[version] = !self.is_failing(version);
+                state.failures = state.failures.saturating_add(1);
+                state.is_ready = !state.is_failing();
             }
             outcome => {
-                self.failures[version] = 0;
-                self.had[version] |= matches!(outcome, Some(Ok(_)));
-                self.ready[version] = matches!(outcome, Some(Ok(true)));
+                state.failures = 0;
+                state.had |= matches!(outcome, Some(Ok(_)));
+                state.is_ready = matches!(outcome, Some(Ok(true)));
             }
         }
     }
 
-    /// Leaves both sockets alone for a moment, if that is worthwhile; whether it was.
+    /// Leaves all sockets alone for a moment, if that is worthwhile; whether it was.
     fn pause(&mut self, wake: &Wake) -> io::Result<bool> {
-        let had = std::mem::take(&mut self.had);
+        let mut had = [false; MOST_RECEIVING];
+        self.states.iter_mut().zip(&mut had).for_each(|(state, had)| *had = std::mem::take(&mut state.had));
         let Some(pause) = Pace::now().pause() else { return Ok(false) };
         if !self.moderation.is_worthwhile(Instant::now(), pause) {
             return Ok(false);
         }
         let [] = wake.wait_at_most([], Some(pause))?;
-        // The other socket, too: the pause may have hidden its packets.
-        let both = self.sockets.as_ref().map_or([false; 2], |sockets| sockets.both().map(|fd| fd.is_some()));
-        self.ready = [0, 1].map(|version| had[version] || both[version] && !self.is_failing(version));
+        // The other sockets, too: the pause may have hidden their packets.
+        for (number, state) in self.states.iter_mut().enumerate() {
+            let is_open = self.sockets.as_ref().is_some_and(|sockets| sockets.receives(number).is_some());
+            state.is_ready = had[number] || is_open && !state.is_failing();
+        }
         Ok(true)
-    }
-
-    fn is_failing(&self, version: usize) -> bool {
-        self.failures[version] > 1
     }
 }
 
@@ -170,31 +185,36 @@ impl Receive for UdpReceive {
         let Some(sockets) = self.sockets.clone() else { return Ok(0) };
         self.bursts += 1;
         if self.bursts.is_multiple_of(PATIENCE) {
-            self.ready = [true; 2];
+            self.states.iter_mut().for_each(|state| state.is_ready = true);
         }
-        for version in [self.first, 1 - self.first] {
-            if self.ready[version] && batch.len() == before {
-                let fd = sockets.both()[version];
-                let outcome = fd.map(|fd| self.receive_from(fd, batch, drops));
-                self.note(version, outcome);
+        let count = self.states.len();
+        for number in (self.first..count).chain(0..self.first) {
+            if self.states[number].is_ready && batch.len() == before {
+                let fd = sockets.receives(number);
+                let outcome = fd.map(|fd| self.receive_from(fd, (number / 2) as u8, batch, drops));
+                self.note(number, outcome);
             }
         }
-        self.first = 1 - self.first;
+        self.first = (self.first + 1) % count;
         Ok(batch.len() - before)
     }
 
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
         self.follow();
-        if self.ready == [false; 2] {
+        if self.states.iter().all(|state| !state.is_ready) {
             if self.pause(wake)? {
                 return Ok(());
             }
-            let failing = [0, 1].map(|version| self.is_failing(version));
-            let both = self.sockets.as_ref().map_or([None; 2], |sockets| sockets.both());
-            let waiting = [0, 1].map(|version| both[version].filter(|_| !failing[version]));
-            let pause = failing.contains(&true).then_some(PAUSE);
-            let readable = wake.wait_at_most(waiting, pause)?;
-            self.ready = [0, 1].map(|version| readable[version] || failing[version]);
+            let waiting = |(number, state): (usize, &State)| {
+                self.sockets.as_ref()?.receives(number).filter(|_| !state.is_failing())
+            };
+            let waiting: ArrayVec<_, MOST_RECEIVING> = self.states.iter().enumerate().map(waiting).collect();
+            let pause = self.states.iter().any(|state| state.is_failing()).then_some(PAUSE);
+            let mut readable = [false; MOST_RECEIVING];
+            wake.wait_for(&waiting, pause, &mut readable)?;
+            for (state, readable) in self.states.iter_mut().zip(readable) {
+                state.is_ready = readable || state.is_failing();
+            }
             // The first packet of a burst is taken with those that follow at once.
             if let Some(pause) = Pace::now().pause().filter(|_| self.moderation.is_busy()) {
                 let [] = wake.wait_at_most([], Some(pause))?;
@@ -275,9 +295,12 @@ mod tests {
         socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::NONBLOCK, None).expect("works")
     }
 
+    fn sockets(v4: Option<OwnedFd>, v6: Option<OwnedFd>) -> UdpSockets {
+        UdpSockets { v4, v6, own: Default::default(), port: 0, further: Vec::new() }
+    }
+
     fn receiver(v4: impl Into<OwnedFd>, v6: OwnedFd) -> (UdpReceive, Weak<UdpSockets>) {
-        let sockets =
-            Arc::new(UdpSockets { v4: Some(v4.into()), v6: Some(v6), own: Default::default(), port: 0 });
+        let sockets = Arc::new(sockets(Some(v4.into()), Some(v6)));
         let weak = Arc::downgrade(&sockets);
         (UdpReceive::new(Arc::new(Some(sockets).into()), Arc::default()), weak)
     }
@@ -321,12 +344,7 @@ mod tests {
         assert!(!burst(&mut receive).0.is_empty());
         let (v4, fill) = busy();
         fill();
-        receive.slot.store(Some(Arc::new(UdpSockets {
-            v4: Some(v4.into()),
-            v6: None,
-            own: Default::default(),
-            port: 0,
-        })));
+        receive.slot.store(Some(Arc::new(self::sockets(Some(v4.into()), None))));
         assert!(!burst(&mut receive).0.is_empty(), "the new sockets are used at once");
         assert!(sockets.upgrade().is_none());
         receive.slot.store(None);

@@ -1,5 +1,8 @@
-//! The UDP sockets of an interface, all bound to the same port. For each IP version, one socket receives and sends;
-//! further sockets only send, to peers with slow links; see [`congestion`](super::congestion).
+//! The UDP sockets of an interface, bound to one port. For each IP version, one socket receives and sends; further sockets
+//! only send, to peers with slow links; see [`congestion`](super::congestion).
+//!
+//! An OpenVPN server can have several ports, and several addresses of one IP version. Each further one has such sockets of its
+//! own, a further binding. An endpoint has the number of its binding.
 #![expect(unsafe_code, reason = "setsockopt takes its argument by address")]
 
 use super::control::{UDP_GRO, UDP_SEGMENT};
@@ -7,6 +10,7 @@ use crate::socket_options::set_buffers;
 use crate::{MtuDiscovery, Offloads, SocketOptions};
 use arc_swap::ArcSwapOption;
 use arrayvec::ArrayVec;
+use packet::Endpoint;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, bind, getsockname, socket_with};
@@ -22,6 +26,12 @@ const SEND_BUFFER: usize = 2 << 20;
 const OWN_SEND_BUFFER: usize = 512 << 10;
 /// The number of send-only sockets for each IP version.
 pub(super) const OWN: usize = 16;
+/// The same at a further binding: descriptors are limited.
+const OWN_OF_FURTHER: usize = 4;
+/// The number of further bindings.
+pub const MOST_FURTHER: usize = 15;
+/// The sockets that receive: of IPv4 and IPv6 at each binding.
+pub(super) const MOST_RECEIVING: usize = 2 * (1 + MOST_FURTHER);
 /// Site-local multicast groups without members. A socket bound to one receives nothing, and unlike for any other
 /// address, the kernel does not use it as the source address.
 const NOBODY_V4: Ipv4Addr = Ipv4Addr::new(239, 255, 80, 78);
@@ -36,6 +46,37 @@ pub struct UdpSockets {
     /// The send-only sockets: IPv4, IPv6.
     pub(super) own: [ArrayVec<OwnedFd, OWN>; 2],
     pub(super) port: u16,
+    /// The further bindings: 1, 2, and so on. They have none themselves.
+    pub(super) further: Vec<UdpSockets>,
+}
+
+/// A destination, and the binding that sends there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Path {
+    pub(super) remote: SocketAddr,
+    pub(super) binding: u8,
+}
+
+impl From<&Endpoint> for Path {
+    fn from(endpoint: &Endpoint) -> Self {
+        Self { remote: endpoint.remote, binding: endpoint.binding }
+    }
+}
+
+impl Path {
+    /// The number of the socket that receives here: IPv4 and IPv6 of the first binding, then of the next.
+    pub(super) fn number(&self) -> usize {
+        2 * usize::from(self.binding) + usize::from(!self.remote.is_ipv4())
+    }
+}
+
+/// A socket cannot be bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BindError {
+    /// The port.
+    pub port: u16,
+    /// What the kernel says.
+    pub error: Errno,
 }
 
 /// Where UDP sockets are bound, and how.
@@ -45,6 +86,8 @@ pub struct UdpBinding {
     pub v4: Option<Ipv4Addr>,
     /// The same for IPv6.
     pub v6: Option<Ipv6Addr>,
+    /// Further addresses and ports, at most [`MOST_FURTHER`].
+    pub further: Vec<SocketAddr>,
     /// The settings of sockets.
     pub options: SocketOptions,
 }
@@ -52,7 +95,7 @@ pub struct UdpBinding {
 impl Default for UdpBinding {
     fn default() -> Self {
         let (v4, v6) = (Some(Ipv4Addr::UNSPECIFIED), Some(Ipv6Addr::UNSPECIFIED));
-        Self { v4, v6, options: SocketOptions::default() }
+        Self { v4, v6, further: Vec::new(), options: SocketOptions::default() }
     }
 }
 
@@ -63,12 +106,34 @@ impl UdpSockets {
     /// Binds `port` on all addresses; 0 selects a free one.
     pub fn bind(port: u16, fwmark: u32, offloads: &Offloads) -> Result<Self, Errno> {
         let options = SocketOptions { fwmark, ..SocketOptions::default() };
-        Self::bind_at(port, &UdpBinding { options, ..UdpBinding::default() }, offloads)
+        let binding = UdpBinding { options, ..UdpBinding::default() };
+        Self::bind_at(port, &binding, offloads).map_err(|refused| refused.error)
     }
 
-    /// Binds `port` on the addresses of `binding`; 0 selects a free one.
-    pub fn bind_at(port: u16, binding: &UdpBinding, offloads: &Offloads) -> Result<Self, Errno> {
-        let UdpBinding { v4: at_v4, v6: at_v6, options } = binding;
+    /// Binds `port` on the addresses of `binding`, and what is further there; 0 selects a free port.
+    pub fn bind_at(port: u16, binding: &UdpBinding, offloads: &Offloads) -> Result<Self, BindError> {
+        let refused = |port| move |error| BindError { port, error };
+        let UdpBinding { v4, v6, further, options } = binding;
+        let mut sockets = Self::bind_pair(port, (*v4, *v6), options, OWN).map_err(refused(port))?;
+        for at in further.iter().take(MOST_FURTHER) {
+            let pair = match at.ip() {
+                IpAddr::V4(ip) => (Some(ip), None),
+                IpAddr::V6(ip) => (None, Some(ip)),
+            };
+            let bound = Self::bind_pair(at.port(), pair, options, OWN_OF_FURTHER);
+            sockets.further.push(bound.map_err(refused(at.port()))?);
+        }
+        sockets.probe(offloads);
+        Ok(sockets)
+    }
+
+    /// Binds a port on an address of each IP version, with so many sockets that only send.
+    fn bind_pair(
+        port: u16,
+        (at_v4, at_v6): (Option<Ipv4Addr>, Option<Ipv6Addr>),
+        options: &SocketOptions,
+        most_own: usize,
+    ) -> Result<Self, Errno> {
         for _ in 0..ATTEMPTS {
             let v4 = open_at(at_v4.map(IpAddr::V4), port, options)?;
             let chosen = v4.as_ref().map_or(Ok(port), local_port)?;
@@ -81,10 +146,8 @@ impl UdpSockets {
             let port = local_port(bound)?;
             let open = |family| open(Use::Send.address(family), port, options, Use::Send);
             let own = [(&v4, AddressFamily::INET), (&v6, AddressFamily::INET6)];
-            let own = own.map(|(shared, family)| own_sockets(shared.as_ref(), || open(family)));
-            let sockets = Self { v4, v6, own, port };
-            sockets.probe(offloads);
-            return Ok(sockets);
+            let own = own.map(|(shared, family)| own_sockets(shared.as_ref(), most_own, || open(family)));
+            return Ok(Self { v4, v6, own, port, further: Vec::new() });
         }
         Err(Errno::ADDRINUSE)
     }
@@ -102,15 +165,15 @@ impl UdpSockets {
         }
         let open = |family| open(family, Use::Send);
         let own = [(&v4, AddressFamily::INET), (&v6, AddressFamily::INET6)];
-        let own = own.map(|(shared, family)| own_sockets(shared.as_ref(), || open(family)));
-        Ok(Self { v4, v6, own, port: 0 })
+        let own = own.map(|(shared, family)| own_sockets(shared.as_ref(), OWN, || open(family)));
+        Ok(Self { v4, v6, own, port: 0, further: Vec::new() })
     }
 
     /// Enables the offloads that `offloads` allows, and disables all others.
     pub fn probe(&self, offloads: &Offloads) {
         let all = |option, value| {
-            let sockets = [&self.v4, &self.v6];
-            sockets.into_iter().flatten().all(|fd| set(fd.as_fd(), libc::IPPROTO_UDP, option, value).is_ok())
+            let mut sockets = self.bindings().flat_map(|it| [&it.v4, &it.v6]).flatten();
+            sockets.all(|fd| set(fd.as_fd(), libc::IPPROTO_UDP, option, value).is_ok())
         };
         // UDP_SEGMENT as a socket option equals the control message; 0 leaves it off.
         offloads.udp_gso.probed(all(UDP_SEGMENT, 0));
@@ -118,17 +181,30 @@ impl UdpSockets {
         offloads.udp_gro.probed(all(UDP_GRO, wanted.into()));
     }
 
-    /// The port of the sockets.
+    /// The port of the sockets, without those of further bindings.
     pub fn port(&self) -> u16 {
         self.port
     }
 
+    /// All bindings, the first of which this is.
+    fn bindings(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.further)
+    }
+
+    /// A binding by its number.
+    fn binding(&self, number: usize) -> Option<&Self> {
+        if number == 0 { Some(self) } else { self.further.get(number - 1) }
+    }
+
+    /// The port of a binding.
+    pub fn port_of(&self, binding: u8) -> Option<u16> {
+        self.binding(binding.into()).map(Self::port)
+    }
+
     /// Sets the firewall mark of sent packets, for policy routing; 0 for none.
     pub fn set_fwmark(&self, fwmark: u32) -> Result<(), Errno> {
-        for fd in [&self.v4, &self.v6].into_iter().flatten().chain(self.own.iter().flatten()) {
-            set_fwmark(fd.as_fd(), fwmark)?;
-        }
-        Ok(())
+        let mut all = self.bindings().flat_map(|it| it.both().into_iter().flatten().chain(it.own_fds()));
+        all.try_for_each(|fd| set_fwmark(fd, fwmark))
     }
 
     /// Disables checksums of sent datagrams.
@@ -138,30 +214,44 @@ impl UdpSockets {
         set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, on.into())
     }
 
-    /// The number of datagrams lost by each socket because of a full receive buffer; `None` if there is no such
-    /// socket.
+    /// The number of datagrams lost by the sockets of each IP version because of a full receive buffer; `None` if there is no
+    /// such socket.
     pub fn receive_drops(&self) -> [Option<u64>; 2] {
-        self.both().map(|fd| receive_drops(fd?))
+        let of = |version: usize| self.bindings().filter_map(move |it| receive_drops(it.both()[version]?));
+        [0, 1].map(|version| of(version).reduce(|all, number| all + number))
     }
 
-    /// The sockets for IPv4 and IPv6.
-    pub(super) fn both(&self) -> [Option<BorrowedFd<'_>>; 2] {
+    /// The number of sockets that may receive.
+    pub(super) fn receiving(&self) -> usize {
+        2 * (1 + self.further.len())
+    }
+
+    /// A socket that receives, by its number.
+    pub(super) fn receives(&self, number: usize) -> Option<BorrowedFd<'_>> {
+        self.binding(number / 2)?.both()[number % 2]
+    }
+
+    fn own_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.own.iter().flatten().map(AsFd::as_fd)
+    }
+
+    /// The sockets for IPv4 and IPv6 of the first binding.
+    fn both(&self) -> [Option<BorrowedFd<'_>>; 2] {
         [&self.v4, &self.v6].map(|fd| fd.as_ref().map(AsFd::as_fd))
     }
 
-    /// The socket for an address: the shared one, or the own one with this number.
-    pub(super) fn fd(&self, address: &SocketAddr, own: Option<usize>) -> Option<BorrowedFd<'_>> {
-        let fd = match own {
-            Some(number) => self.own(address).get(number),
-            None if address.is_ipv4() => self.v4.as_ref(),
-            None => self.v6.as_ref(),
-        };
-        fd.map(AsFd::as_fd)
+    /// The socket for a destination: the shared one, or the own one with this number.
+    pub(super) fn fd(&self, path: &Path, own: Option<usize>) -> Option<BorrowedFd<'_>> {
+        match own {
+            Some(number) => self.own(path).get(number).map(AsFd::as_fd),
+            None => self.receives(path.number()),
+        }
     }
 
-    /// The send-only sockets for the IP version of an address.
-    pub(super) fn own(&self, address: &SocketAddr) -> &[OwnedFd] {
-        &self.own[usize::from(!address.is_ipv4())]
+    /// The send-only sockets for the IP version of a destination.
+    pub(super) fn own(&self, path: &Path) -> &[OwnedFd] {
+        let binding = self.binding(path.binding.into());
+        binding.map_or(&[], |it| &it.own[usize::from(!path.remote.is_ipv4())])
     }
 }
 
@@ -192,15 +282,16 @@ impl Use {
     }
 }
 
-/// The send-only sockets, bound to the same port as `shared`; as many as can be opened.
+/// The send-only sockets, bound to the same port as `shared`; as many as can be opened, and at most `most`.
 fn own_sockets(
     shared: Option<&OwnedFd>,
+    most: usize,
     open: impl Fn() -> Result<OwnedFd, Errno>,
 ) -> ArrayVec<OwnedFd, OWN> {
     let Some(shared) = shared else { return ArrayVec::new() };
     // Sharing is only allowed while they are bound: later, another program could take part of the datagrams.
     let may_share = |may| sockopt::set_socket_reuseport(shared, may);
-    let own = (0..OWN).map_while(|_| may_share(true).and_then(|()| open()).ok()).collect();
+    let own = (0..most).map_while(|_| may_share(true).and_then(|()| open()).ok()).collect();
     let _ = may_share(false);
     own
 }

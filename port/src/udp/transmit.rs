@@ -4,7 +4,7 @@
 use super::congestion::{Congestion, Full};
 use super::control::{Control, Name};
 use super::last_error;
-use super::socket::{SocketSlot, UdpSockets};
+use super::socket::{Path, SocketSlot, UdpSockets};
 use crate::offload::State;
 use crate::{Offloads, Transmit};
 use arrayvec::ArrayVec;
@@ -102,8 +102,8 @@ impl UdpTransmit {
         while sent < plan.groups.len() {
             // Each call is for one socket.
             let socket = |group: &Group| {
-                let remote = &remote(batch, group)?.remote;
-                Some((remote.is_ipv4(), self.congestion.own(remote)))
+                let path = Path::from(remote(batch, group)?);
+                Some((path.number(), self.congestion.own(&path)))
             };
             let first = socket(&plan.groups[sent]);
             let same = plan.groups[sent..].iter().take_while(|group| socket(group) == first).count();
@@ -144,14 +144,15 @@ impl UdpTransmit {
         packets: &[usize],
         batch: &Batch,
     ) -> Result<usize, Errno> {
-        let remote = groups.first().and_then(|group| remote(batch, group)).ok_or(Errno::DESTADDRREQ)?.remote;
-        let fd = sockets.fd(&remote, self.congestion.own(&remote)).ok_or(Errno::AFNOSUPPORT)?;
+        let endpoint = groups.first().and_then(|group| remote(batch, group)).ok_or(Errno::DESTADDRREQ)?;
+        let path = Path::from(endpoint);
+        let fd = sockets.fd(&path, self.congestion.own(&path)).ok_or(Errno::AFNOSUPPORT)?;
         send_groups(fd, groups, packets, batch)
     }
 
     /// Handles a full socket of a group.
     fn full(&mut self, sockets: &UdpSockets, group: &Group, batch: &Batch) -> Full {
-        remote(batch, group).map_or(Full::Drop, |endpoint| self.congestion.full(sockets, &endpoint.remote))
+        remote(batch, group).map_or(Full::Drop, |endpoint| self.congestion.full(sockets, &endpoint.into()))
     }
 
     /// Handles a refused group: sends it again without the feature that may be refused, and drops only datagrams that
@@ -247,7 +248,7 @@ impl Transmit for UdpTransmit {
                 lose(batch, &live, DropReason::SendFailed, drops);
                 continue;
             };
-            self.congestion.note(&endpoint.remote);
+            self.congestion.note(&Path::from(&endpoint));
             let size = batch.live(range.clone()).next().map_or(0, |index| batch.packet(index).len());
             let most = self.most(endpoint.remote, size);
             let largest = if endpoint.remote.is_ipv4() { LARGEST_V4 } else { LARGEST_V6 };
@@ -443,13 +444,14 @@ mod tests {
             let receiver = UdpSocket::bind((host, 0)).expect("loopback is there");
             receiver.set_read_timeout(Some(Duration::from_secs(30))).expect("not zero");
             let to = receiver.local_addr().expect("bound");
-            assert_eq!(transmit.congestion.full(&sockets, &to), Full::Again);
-            assert!(transmit.congestion.own(&to).is_some() && sockets.own(&to).len() == OWN);
+            let path = Path { remote: to, binding: 0 };
+            assert_eq!(transmit.congestion.full(&sockets, &path), Full::Again);
+            assert!(transmit.congestion.own(&path).is_some() && sockets.own(&path).len() == OWN);
             assert_eq!(send(&mut transmit, to, 100), 0);
             let (_, source) = receiver.recv_from(&mut [0; 100]).expect("it arrives");
             assert_eq!(source, SocketAddr::new(to.ip(), sockets.port()));
             receiver.send_to(b"answer", source).expect("loopback sends");
-            let shared = sockets.fd(&source, None).expect("it is open");
+            let shared = sockets.fd(&Path { remote: source, binding: 0 }, None).expect("it is open");
             let readable = &mut [PollFd::from_borrowed_fd(shared, PollFlags::IN)];
             let limit = Timespec { tv_sec: 30, tv_nsec: 0 };
             assert_eq!(poll(readable, Some(&limit)), Ok(1), "the shared socket has the answer");
@@ -461,8 +463,8 @@ mod tests {
     #[test]
     fn peers_get_unused_sockets_as_long_as_there_are_some() {
         let (mut transmit, sockets, _) = sender();
-        let remotes: Vec<SocketAddr> =
-            (0..OWN as u16 + 3).map(|port| ([192, 0, 2, 1], port).into()).collect();
+        let path = |port: u16| Path { remote: ([192, 0, 2, 1], port).into(), binding: 0 };
+        let remotes: Vec<Path> = (0..OWN as u16 + 3).map(path).collect();
         for remote in &remotes {
             assert_eq!(transmit.congestion.full(&sockets, remote), Full::Again);
         }

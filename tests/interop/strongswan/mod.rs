@@ -14,6 +14,7 @@ mod refusals;
 mod rekeys;
 mod revocation;
 mod rounds;
+mod secgw;
 mod selectors;
 mod ways;
 

@@ -26,7 +26,8 @@ impl Services {
         let host = Host::start(daemon::wanted(&settings(&sites.before()))).expect("root may");
         let (events, machine) = (mpsc::unbounded_channel().0, machine());
         let https = Process::default().into();
-        let context = Context { engines: engines(), events, host, machine, https, name_servers: None };
+        let context =
+            Context { engines: engines(), events, host, machine, https, name_servers: None, opener: None };
         let all: Vec<Box<dyn Service>> =
             vec![Box::<WireGuardService>::default(), Box::<IpsecService>::default()];
         let shown = api::Shown::new(engines(), all.iter().map(|service| service.view()).collect());

@@ -17,6 +17,8 @@ pub(super) enum Keys {
     Gmac(Arc<dyn Key>, Salt),
     /// A cipher and a MAC.
     Pair(Arc<dyn PairKey>, Ivs),
+    /// None: packets are as they are.
+    Null,
 }
 
 /// The part of a nonce before the explicit IV.
@@ -101,6 +103,7 @@ impl SaKeys {
                 }
             }
             Transform::Pair(pair) => load_pair(pair, expected, keys, engine, random)?,
+            Transform::Null => Keys::Null,
         };
         Ok(Self { keys, layout: Layout::of(transform), extended, mode })
     }

@@ -23,6 +23,7 @@ impl Layout {
             // RFC 4106, RFC 4309, RFC 7634: an explicit IV of 8 bytes.
             Transform::Aead(_, tag) => Self { iv: 8, cipher_block: 1, tag },
             Transform::Gmac(_) => Self { iv: 8, cipher_block: 1, tag: 16 },
+            Transform::Null => Self { iv: 0, cipher_block: 1, tag: 0 },
             Transform::Pair(pair) => {
                 let iv = match pair.encryption {
                     Encryption::Null => 0,

@@ -85,6 +85,7 @@ impl SaKeys {
             Keys::Aead(key, salt) => self.open_aead(&**key, *salt, batch, call, sequences),
             Keys::Gmac(key, salt) => self.open_gmac(&**key, *salt, batch, call, sequences),
             Keys::Pair(key, ivs) => self.open_pair(&**key, ivs, batch, call, sequences),
+            Keys::Null => Ok(call.live.iter().map(|_| true).collect()),
         });
     }
 
@@ -183,8 +184,10 @@ impl SaKeys {
         outer: &Outer,
         drops: &DropCounters,
     ) -> bool {
-        if self.mode == Mode::Transport {
-            return self.rebuild(batch, packets, outer, drops);
+        match self.mode {
+            Mode::Tunnel => {}
+            Mode::Transport => return self.rebuild(batch, packets, outer, drops),
+            Mode::BumpInTheWire => return self.strip_to_next_header(batch, packets.clone(), drops),
         }
         let mut with_data = false;
         for index in packets.clone() {
@@ -228,7 +231,7 @@ impl SaKeys {
             (Mode::Tunnel, NEXT_IPV4) => first.is_none_or(|version| version == 4),
             (Mode::Tunnel, NEXT_IPV6) => first.is_none_or(|version| version == 6),
             (Mode::Tunnel, _) => false,
-            (Mode::Transport, _) => true,
+            (Mode::Transport | Mode::BumpInTheWire, _) => true,
         };
         if !is_right {
             return Err(DropReason::BadNextHeader);

@@ -15,10 +15,12 @@ pub enum Transform {
     Pair(Pair),
     /// AES-GMAC (RFC 4543): only a MAC, with the key of this GCM cipher.
     Gmac(Cipher),
+    /// Neither a cipher nor a MAC: only files of ipsec-secgw ask for it, for tests. It has no name for a configuration.
+    Null,
 }
 
 impl Transform {
-    /// All supported transforms.
+    /// All supported transforms that protect packets.
     pub fn all() -> impl Iterator<Item = Self> {
         let aeads = Cipher::ALL
             .iter()
@@ -37,6 +39,7 @@ impl Transform {
             Self::Aead(cipher, tag) => format!("{}-{}", cipher.name(), tag * 8),
             Self::Pair(pair) => pair.name(),
             Self::Gmac(cipher) => cipher.name().replace("gcm", "gmac"),
+            Self::Null => "null".to_owned(),
         }
     }
 
@@ -54,6 +57,7 @@ impl Transform {
                 let nonce = if matches!(pair.encryption, Encryption::AesCtr(_)) { 4 } else { 0 };
                 pair.encryption.key_length() + nonce + pair.integrity.key_length()
             }
+            Self::Null => 0,
         }
     }
 }
@@ -65,6 +69,9 @@ pub enum Mode {
     Tunnel,
     /// Transport mode: the part after the IP header.
     Transport,
+    /// Transport mode of a bump in the wire (RFC 4301 section 3.3): packets keep their IP header, which the caller takes off and puts
+    /// back. A packet that was opened has one byte before its payload: the next header.
+    BumpInTheWire,
 }
 
 /// The addresses of a transport mode SA, whose IP header is not encapsulated.
@@ -136,6 +143,7 @@ mod tests {
         for transform in Transform::all() {
             assert_eq!(Transform::by_name(&transform.name()), Some(transform), "{}", transform.name());
         }
+        assert_eq!(Transform::by_name("null"), None, "no configuration can name it");
         assert_eq!(Transform::by_name("aes-128-gmac"), Some(Transform::Gmac(Cipher::Aes128Gcm)));
         assert_eq!(Transform::by_name("aes-256-ccm-64"), Some(Transform::Aead(Cipher::Aes256Ccm, 8)));
     }

@@ -2,7 +2,7 @@
 
 use super::keys::{IvSource, Ivs, Keys, SaKeys, Salt, counter_block, suffixes};
 use super::parameters::Mode;
-use super::transport::take_header;
+use super::transport::{take_header, take_headers};
 use crate::opening::JOBS;
 use arrayvec::ArrayVec;
 use crypto::engine::{PairJob, PairKey};
@@ -37,6 +37,12 @@ impl SaKeys {
             Mode::Transport => {
                 for (index, sequence) in packets {
                     let next_header = take_header(batch, index);
+                    self.encapsulate(batch, index, spi, sequence, next_header);
+                }
+            }
+            Mode::BumpInTheWire => {
+                for (index, sequence) in packets {
+                    let next_header = take_headers(batch, index);
                     self.encapsulate(batch, index, spi, sequence, next_header);
                 }
             }
@@ -81,6 +87,7 @@ impl SaKeys {
                 Keys::Aead(key, salt) => self.seal_aead(&**key, *salt, batch, sa_batch)?,
                 Keys::Gmac(key, salt) => self.seal_gmac(&**key, *salt, batch, sa_batch)?,
                 Keys::Pair(key, ivs) => self.seal_pair(&**key, ivs, batch, sa_batch)?,
+                Keys::Null => {}
             }
             sequence += (end - rest.start) as u64;
             rest.start = end;

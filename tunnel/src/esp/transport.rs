@@ -5,6 +5,7 @@ use super::keys::SaKeys;
 use super::open::Inner;
 use super::parameters::{Outer, Transport};
 use packet::checksum::Sum;
+use packet::header::chain::place_for_esp;
 use packet::header::esp::{NEXT_NONE, TRAILER};
 use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header, TCP, UDP};
 use packet::header::tcp::TcpHeader;
@@ -30,7 +31,48 @@ pub(super) fn take_header(batch: &mut Batch, index: usize) -> u8 {
     protocol
 }
 
+/// Removes the IP header, and the extension headers before the place of ESP; returns the protocol of the rest.
+pub(super) fn take_headers(batch: &mut Batch, index: usize) -> u8 {
+    let Ok(ip) = IpPacket::parse(batch.packet(index)) else { return NEXT_NONE };
+    // The caller has kept the headers, and has dropped packets without such a place.
+    let Ok(place) = place_for_esp(&ip) else { return NEXT_NONE };
+    let total = ip.bytes().len();
+    batch.shrink(index, place.offset, total - place.offset);
+    place.protocol
+}
+
 impl SaKeys {
+    /// Strips opened packets to the next header and the payload; returns whether there was one.
+    pub(super) fn strip_to_next_header(
+        &self,
+        batch: &mut Batch,
+        packets: Range<usize>,
+        drops: &DropCounters,
+    ) -> bool {
+        let mut any = false;
+        for index in packets {
+            if !batch.is_live(index) {
+                continue;
+            }
+            match self.decapsulate(batch, index) {
+                Ok(Inner::Payload { next_header, .. }) => {
+                    batch.grow(index, 1, 0);
+                    batch.packet_mut(index)[0] = next_header;
+                    any = true;
+                }
+                Ok(Inner::Dummy) => {
+                    drops.count(DropReason::Dummy, 1);
+                    batch.discard(index);
+                }
+                Err(reason) => {
+                    drops.count(reason, 1);
+                    batch.discard(index);
+                }
+            }
+        }
+        any
+    }
+
     /// Strips opened packets, and adds IP headers; returns whether there was a packet.
     pub(super) fn rebuild(
         &self,
@@ -102,16 +144,14 @@ fn write(
     match (transport.remote, transport.local) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let mut ip = Ipv4Header {
-                version_ihl: 0x45,
                 ds_field,
-                total_length: u16::try_from(total).map_err(|_| DropReason::Malformed)?.into(),
-                identification: 0.into(),
                 fragment: Ipv4Header::DONT_FRAGMENT.into(),
-                ttl: TTL,
-                protocol: next_header,
-                checksum: [0; 2],
-                source: source.octets(),
-                destination: destination.octets(),
+                ..Ipv4Header::new(
+                    next_header,
+                    source.octets(),
+                    destination.octets(),
+                    u16::try_from(total).map_err(|_| DropReason::Malformed)?,
+                )
             };
             ip.finish();
             room.copy_from_slice(ip.as_bytes());

@@ -46,7 +46,8 @@ impl CookieKey {
             IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
             IpAddr::V6(ip) => ip.octets(),
         };
-        let (port, protocol) = (address.socket.port().to_be_bytes(), [u8::from(address.is_tcp)]);
+        let (port, protocol) =
+            (address.socket.port().to_be_bytes(), [u8::from(address.is_tcp), address.binding]);
         let parts: &[&[u8]] = &[&client.0, &ip, &port, &protocol, &slot.to_be_bytes()];
         let mac = Prf::HmacSha256.compute(self.0.expose(), parts);
         SessionId(*mac.expose().first_chunk().expect("SHA-256 has 32 bytes"))

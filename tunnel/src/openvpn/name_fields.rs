@@ -1,6 +1,6 @@
 //! The name of a peer in its certificate: its common name, or the fields of `x509-username-field`.
 
-use crypto::pki::{AlternativeName, AttributeType, Certificate};
+use crypto::pki::{AlternativeName, AttributeType, Certificate, NameError};
 use std::fmt;
 
 /// The longest name of more than the common name, as in OpenVPN.
@@ -43,8 +43,8 @@ impl NameFields {
             let kind = match name.as_str() {
                 "serialNumber" => Ok(Kind::Serial),
                 "ext:subjectAltName" => Ok(Kind::Email),
-                small if is_small => small.to_ascii_uppercase().parse().map(Kind::Attribute),
-                other => other.parse().map(Kind::Attribute),
+                small if is_small => attribute(&small.to_ascii_uppercase()),
+                other => attribute(other),
             };
             kind.map(|kind| Field(name.clone(), kind)).map_err(|_| UnknownField(name.clone()))
         };
@@ -74,6 +74,11 @@ impl NameFields {
         });
         Ok(parts.collect::<Result<Vec<String>, String>>()?.join("_"))
     }
+}
+
+/// OpenSSL's names count before those of other programs: `SN` is the surname.
+fn attribute(name: &str) -> Result<Kind, NameError> {
+    AttributeType::openssl(name).map_or_else(|| name.parse(), Ok).map(Kind::Attribute)
 }
 
 fn serial(bytes: &[u8]) -> String {

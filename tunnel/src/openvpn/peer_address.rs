@@ -11,32 +11,34 @@ pub struct PeerAddress {
     pub socket: SocketAddr,
     /// Whether the port is one of TCP.
     pub is_tcp: bool,
+    /// Which of our UDP sockets it sends to: the same address and port can be two peers, each at a port of ours.
+    pub binding: u8,
 }
 
 impl PeerAddress {
     /// The other end of a TCP connection.
     pub fn tcp(socket: SocketAddr) -> Self {
-        Self { socket, is_tcp: true }
+        Self { socket, is_tcp: true, binding: 0 }
     }
 }
 
-/// An address in UDP.
+/// An address in UDP, at the first of our sockets.
 impl From<SocketAddr> for PeerAddress {
     fn from(socket: SocketAddr) -> Self {
-        Self { socket, is_tcp: false }
+        Self { socket, is_tcp: false, binding: 0 }
     }
 }
 
 impl From<Endpoint> for PeerAddress {
     fn from(endpoint: Endpoint) -> Self {
-        Self { socket: endpoint.remote, is_tcp: endpoint.is_tcp }
+        Self { socket: endpoint.remote, is_tcp: endpoint.is_tcp, binding: endpoint.binding }
     }
 }
 
 /// The local address is left to the kernel.
 impl From<PeerAddress> for Endpoint {
     fn from(address: PeerAddress) -> Self {
-        Self { remote: address.socket, local: None, is_tcp: address.is_tcp }
+        Self { remote: address.socket, local: None, is_tcp: address.is_tcp, binding: address.binding }
     }
 }
 

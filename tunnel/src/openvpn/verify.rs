@@ -133,8 +133,7 @@ impl NameCheck {
     fn check(&self, certificate: &Certificate, name: String) -> Result<(), Refusal> {
         let (found, required) = match self {
             Self::Exactly(required) | Self::Prefix(required) => (name, required),
-            // OpenVPN escapes nothing.
-            Self::Subject(required) => (certificate.subject().to_string().replace('\\', ""), required),
+            Self::Subject(required) => (certificate.subject().to_openssl(), required),
         };
         let matches = match self {
             Self::Exactly(_) | Self::Subject(_) => found == *required,

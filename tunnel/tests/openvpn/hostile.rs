@@ -135,6 +135,33 @@ fn udp_and_tcp_have_sessions_of_their_own_at_one_address() {
 }
 
 #[test]
+fn one_client_address_at_two_ports_of_the_server_is_two_clients() {
+    let setup = Setup::new();
+    let mut network = without_wrap(&setup);
+    let first = PeerAddress::from(SocketAddr::from(([203, 0, 113, 7], 4000)));
+    let second = PeerAddress { binding: 1, ..first };
+    let session = SessionId([5; 8]);
+    let answer = arrive_by(&mut network, first, &first_packet(session)).expect("answered");
+    arrive_by(&mut network, second, &third_packet(session, &answer));
+    assert_eq!(session_count(&network), 0, "the cookie is for the first port");
+    for from in [first, second] {
+        let answer = arrive_by(&mut network, from, &first_packet(session)).expect("answered");
+        arrive_by(&mut network, from, &third_packet(session, &answer));
+    }
+    assert_eq!(session_count(&network), 2);
+    network.connect(CLIENT);
+    network.run(seconds(1));
+    let number = *network.hosts[SERVER].connected.keys().next().expect("it is connected");
+    let Core::Server(server) = &mut network.hosts[SERVER].core else { unreachable!("a server") };
+    let free = SocketAddr::from(([203, 0, 113, 8], 4000));
+    assert!(!server.handle_move(number, second), "another client is there");
+    assert!(
+        server.handle_move(number, PeerAddress { binding: 1, ..free.into() }),
+        "a client may move between ports"
+    );
+}
+
+#[test]
 fn the_limits_of_a_source_count_udp_and_tcp_together() {
     let setup = Setup::new();
     let mut network = without_wrap(&setup);
@@ -142,7 +169,7 @@ fn the_limits_of_a_source_count_udp_and_tcp_together() {
         network.run(seconds(1) / 10);
         let session = SessionId([number as u8; 8]);
         let socket = SocketAddr::from(([203, 0, 113, 7], 1000 + number));
-        let from = PeerAddress { socket, is_tcp: number % 2 == 0 };
+        let from = PeerAddress { is_tcp: number % 2 == 0, ..socket.into() };
         let answer = arrive_by(&mut network, from, &first_packet(session)).expect("answered");
         arrive_by(&mut network, from, &third_packet(session, &answer));
     }
@@ -331,4 +358,24 @@ fn answers_to_clients_that_do_not_go_on_are_limited_as_configured() {
     assert_eq!((0..20).filter(|number| first(&mut network, 100 + number)).count(), 5);
     network.run(seconds(4));
     assert_eq!((0..20).filter(|number| first(&mut network, 200 + number)).count(), 2);
+}
+
+#[test]
+fn new_sessions_over_tcp_count_in_the_same_period_as_those_in_udp() {
+    let mut setup = Setup::new();
+    setup.new_sessions = Some(Rate { most: 3, period: seconds(10) });
+    let mut network = without_wrap(&setup);
+    let begun = |network: &mut Network, protocols: [bool; 6], source: u8| {
+        let before = session_count(network);
+        for (number, is_tcp) in (0..).zip(protocols) {
+            let socket = SocketAddr::from(([203, 0, 113, source], 1000 + number));
+            let (from, session) = (PeerAddress { is_tcp, ..socket.into() }, SessionId([number as u8; 8]));
+            let answer = arrive_by(network, from, &first_packet(session)).expect("answered");
+            arrive_by(network, from, &third_packet(session, &answer));
+        }
+        session_count(network) - before
+    };
+    assert_eq!(begun(&mut network, [true, false, true, false, true, true], 1), 3);
+    network.run(seconds(10));
+    assert_eq!(begun(&mut network, [true; 6], 2), 3, "over TCP alone, in the next period");
 }

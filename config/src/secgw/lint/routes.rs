@@ -1,10 +1,10 @@
 //! Traps of routes, neighbours and flow rules.
 
 use crate::secgw::finding::Finding;
-use crate::secgw::settings::{Direction, Family, Flow, Mode, Route, Settings};
+use crate::secgw::settings::{Action, Direction, Family, Flow, Mode, Route, Settings};
 use crate::secgw::start::CommandLine;
 use ipnet::IpNet;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 pub(super) fn lint(settings: &Settings, command_line: Option<&CommandLine>, findings: &mut Vec<Finding>) {
@@ -17,6 +17,7 @@ pub(super) fn lint(settings: &Settings, command_line: Option<&CommandLine>, find
     duplicates(settings, findings);
     if let Some(command_line) = command_line {
         ports(settings, command_line, findings);
+        clear(settings, command_line, findings);
     }
     settings.flows.iter().for_each(|flow| flows(flow, findings));
 }
@@ -69,6 +70,41 @@ fn ports(settings: &Settings, command_line: &CommandLine, findings: &mut Vec<Fin
     for (&port, neighbour) in settings.neighbours.iter().filter(|(port, _)| !command_line.has_port(**port)) {
         let text = format!("port {port} is not one of -p: the line has no effect");
         findings.push(Finding::note(neighbour.line, "neighbour-port", text, "name a port of -p"));
+    }
+}
+
+/// Routes by which packets leave an unprotected port in clear after decryption.
+fn clear(settings: &Settings, command_line: &CommandLine, findings: &mut Vec<Finding>) {
+    let unprotected = command_line.application.unprotected;
+    let is_unprotected =
+        |route: &Route| u32::from(route.port) < u32::BITS && unprotected >> route.port & 1 == 1;
+    let mut told = BTreeSet::new();
+    for policy in &settings.policies {
+        let is_inner = policy.direction == Direction::Inbound && matches!(policy.action, Action::Protect(_));
+        // A policy for any destination says nothing about where the site is.
+        if !is_inner || policy.destination.prefix_len() == 0 {
+            continue;
+        }
+        let around = settings.routes.iter().filter_map(|route| Some((route.network()?, route)));
+        let best = around
+            .filter(|(network, _)| network.contains(&policy.destination))
+            .max_by_key(|(network, _)| network.prefix_len());
+        if let Some((_, route)) = best
+            && is_unprotected(route)
+            && told.insert(route.line)
+        {
+            let text = format!(
+                "decrypted packets to {} leave in clear by port {}, which is unprotected",
+                policy.destination.trunc(),
+                route.port
+            );
+            findings.push(Finding::warning(
+                route.line,
+                "clear-route",
+                text,
+                "name a port of -p that is not in -u",
+            ));
+        }
     }
 }
 

@@ -14,6 +14,7 @@ const ROUTES: &[&str] = &[
     include_str!("../../openvpn/api.rs"),
     include_str!("../../ipsec/api.rs"),
     include_str!("../../https/api.rs"),
+    include_str!("../../secgw/api.rs"),
     include_str!("../../machine/service.rs"),
     include_str!("../../machine/api.rs"),
 ];
@@ -38,6 +39,7 @@ async fn every_operation_of_the_document_is_served() {
         vec![
             Arc::new(ipsec::api::Peers::default()),
             Arc::new(openvpn::api::Interfaces::default()),
+            Arc::new(secgw::api::Gateways::default()),
             Arc::new(wireguard::api::Interfaces::default()),
         ],
     );

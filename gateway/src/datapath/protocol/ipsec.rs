@@ -65,6 +65,8 @@ pub struct Tunnel {
     pub shows_dscp: bool,
     /// Whether the MSS of TCP connections is clamped.
     pub clamps_mss: bool,
+    /// Of a gateway between ports, the number of its IKE peer, which policies name; 0 for none.
+    pub ike_peer: u16,
 }
 
 impl Default for Tunnel {
@@ -78,6 +80,7 @@ impl Default for Tunnel {
             in_udp: AtomicBool::new(true),
             shows_dscp: true,
             clamps_mss: false,
+            ike_peer: 0,
         }
     }
 }

@@ -463,7 +463,7 @@ impl Children {
 fn carried(plan: &Child) -> Tunnel {
     let mtu = plan.mtu.map_or(MTU as usize, usize::from);
     // A configured mtu implies that path MTU discovery is broken: clamp the MSS too.
-    Tunnel { mtu, clamps_mss: plan.mtu.is_some(), ..Tunnel::default() }
+    Tunnel { mtu, clamps_mss: plan.mtu.is_some(), ike_peer: plan.ike_peer, ..Tunnel::default() }
 }
 
 /// What a child is for before its peer has agreed to it: an empty side is the gateway's own address, if that is known.

@@ -126,6 +126,7 @@ impl From<&EspSuite> for Algorithms {
             Transform::Aead(cipher, tag) => aead(cipher, tag),
             Transform::Pair(pair) => paired(pair),
             Transform::Gmac(cipher) => alone(Encryption::NullAesGmac, Some(cipher.key_length())),
+            Transform::Null => alone(Encryption::Null, None),
         };
         Self { group: suite.group.map(group), extended_sequence: suite.extended_sequence, ..protected }
     }

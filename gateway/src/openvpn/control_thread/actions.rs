@@ -86,7 +86,7 @@ impl<T: Transmit> ControlThread<T> {
     /// Decides about a client.
     fn decide(&mut self, now: Now, session: SessionNumber, request: Request, source: Option<Endpoint>) {
         let Side::Server(server) = &mut self.side else { return };
-        self.history.asked(session, &request);
+        self.history.asked(session, &request, server.name_fields());
         let mut out = Outbox::new();
         server.decide(now, session, request, &mut out);
         self.carry_out(now, out, source);

@@ -5,6 +5,7 @@ mod attempts;
 use super::gates::{Gates, Waits};
 use super::server::variables::{about_peer, authenticated, chain};
 use super::{Chosen, Report, Stage};
+use crate::openvpn::certificates::Tracked;
 use crate::openvpn::limits::Limits;
 use crate::openvpn::login::{Login, Next};
 use crate::openvpn::options::Own;
@@ -55,6 +56,8 @@ pub(super) struct ClientSide {
     authorities: Vec<Certificate>,
     /// See [`ClientSettings::name_fields`].
     name_fields: NameFields,
+    /// See [`ClientSettings::tracked`].
+    tracked: Tracked,
     /// What the management interface is asked before an attempt.
     gates: Gates,
     /// The server of this attempt, if the management interface has named another one.
@@ -83,6 +86,7 @@ impl ClientSide {
             renew,
             authorities,
             name_fields,
+            tracked,
             ends_on_failure,
             names: _,
             name_servers: _,
@@ -116,6 +120,7 @@ impl ClientSide {
             ends_on_failure,
             authorities,
             name_fields,
+            tracked,
             gates: Gates {
                 is_managed,
                 asks_remote,
@@ -137,7 +142,7 @@ impl ClientSide {
     /// Variables about a server that has proved who it is.
     pub(super) fn about(&self, server: SocketAddr, certificates: &[CertificateDer<'static>]) -> Environment {
         let chain = chain(certificates, &self.authorities);
-        let mut environment = about_peer(server, certificates, &chain, &self.name_fields);
+        let mut environment = about_peer(server, certificates, &chain, &self.name_fields, &self.tracked);
         authenticated(&mut environment, server);
         environment
     }
@@ -197,7 +202,7 @@ impl ClientSide {
             return self.retry_after(now.monotonic, wait, "init_instance");
         }
         self.answers_until = Some(now.monotonic + timeout);
-        self.core.connect(now, PeerAddress { socket: address, is_tcp }, out);
+        self.core.connect(now, PeerAddress { is_tcp, ..address.into() }, out);
     }
 
     /// Handles a control packet.

@@ -1,9 +1,10 @@
 //! The last sessions that were refused or failed, for `explain`: bounded, and kept in memory alone.
 
-use crypto::pki::Certificate;
+use super::server::variables::certificate_name;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use tunnel::openvpn::action::{Request, SessionNumber};
+use tunnel::openvpn::name_fields::NameFields;
 use tunnel::openvpn::{Cause, PeerAddress};
 
 /// Entries; an older one with the same peer and the same reason counts up instead.
@@ -18,7 +19,7 @@ const LONGEST: usize = 200;
 pub struct Failed {
     /// Where it is.
     pub address: PeerAddress,
-    /// The common name of its certificate, if it has shown one that is accepted.
+    /// Its name in its certificate, if it has shown one that is accepted.
     pub common_name: Option<String>,
     /// What it said of itself: its version and ciphers.
     pub offered: Option<String>,
@@ -45,11 +46,11 @@ pub(super) struct History {
 
 impl History {
     /// A peer asks to be admitted.
-    pub(super) fn asked(&mut self, session: SessionNumber, request: &Request) {
+    pub(super) fn asked(&mut self, session: SessionNumber, request: &Request, fields: &NameFields) {
         if self.offers.len() >= MOST_OFFERS {
             self.offers.pop_first();
         }
-        let offer = Offer { common_name: common_name(request), offered: offered(request) };
+        let offer = Offer { common_name: name(request, fields), offered: offered(request) };
         self.offers.insert(session, offer);
     }
 
@@ -93,10 +94,9 @@ impl History {
     }
 }
 
-/// The common name of a client's certificate, which the protocol has verified.
-fn common_name(request: &Request) -> Option<String> {
-    let certificate = Certificate::from_der(request.certificates.first()?).ok()?;
-    certificate.subject().common_name().map(str::to_owned)
+/// The name of a client in its certificate, which the protocol has verified: that of `x509-username-field`.
+fn name(request: &Request, fields: &NameFields) -> Option<String> {
+    (!request.certificates.is_empty()).then(|| certificate_name(&request.certificates, fields))
 }
 
 /// The version, the platform and the ciphers of a client.

@@ -38,6 +38,7 @@ use std::time::Duration;
 use tokens::TokenOf;
 use tokio::sync::mpsc;
 use tunnel::openvpn::action::SessionNumber;
+use tunnel::openvpn::name_fields::NameFields;
 use tunnel::openvpn::{Outbox, Server};
 use tunnel::{Now, Time};
 
@@ -153,6 +154,11 @@ impl ServerSide {
     /// The common name of a client.
     pub(super) fn common_name(&self, session: SessionNumber) -> Option<&str> {
         self.admitted.get(&session).map(|admitted| admitted.name.as_str())
+    }
+
+    /// The fields that make the name of a client.
+    pub(super) fn name_fields(&self) -> &NameFields {
+        &self.access.name_fields
     }
 
     /// The user name of a client.

@@ -4,7 +4,7 @@ use super::{ControlThread, Failed, Side};
 use crate::datapath::tables::Peer;
 use ipnet::IpNet;
 use port::Transmit;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tunnel::openvpn::PeerAddress;
 
@@ -47,8 +47,8 @@ pub struct Session {
     pub user: Option<String>,
     /// Where the peer is.
     pub address: Option<PeerAddress>,
-    /// Our address that it sends to, if that is known.
-    pub local: Option<IpAddr>,
+    /// Our address and UDP port that it sends to, if the address is known.
+    pub local: Option<SocketAddr>,
     /// What leads to it.
     pub prefixes: Vec<IpNet>,
     /// The data cipher.
@@ -87,7 +87,10 @@ impl<T: Transmit> ControlThread<T> {
                 common_name,
                 user,
                 address: endpoint.load().as_ref().map(|endpoint| PeerAddress::from(**endpoint)),
-                local: endpoint.load().as_ref().and_then(|endpoint| endpoint.local),
+                local: endpoint.load().as_ref().and_then(|endpoint| {
+                    let ip = endpoint.local?.to_canonical();
+                    Some(SocketAddr::new(ip, self.binding.port_of(endpoint.binding)))
+                }),
                 prefixes: entry.prefixes.clone(),
                 cipher: entry.cipher.to_string(),
                 duration: now - entry.since,

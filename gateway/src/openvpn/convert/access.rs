@@ -37,6 +37,7 @@ pub(super) fn access(settings: &OpenVpn, own: &Server, link: &Connection, refusa
         requires_exporter: settings.data.force_exporter,
         authorities: authorities.unwrap_or_default(),
         name_fields: keys::name_fields(settings, refusals),
+        tracked: keys::tracked(settings, refusals),
         environment: environment::about_clients(settings, link, refusals),
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tunnel::openvpn::ClientConfiguration;
 use tunnel::openvpn::data::Framing;
 use tunnel::openvpn::key_method::Credentials;
+use tunnel::openvpn::of_own_certificate;
 use tunnel::openvpn::peer_info::OURS;
 use tunnel::openvpn::verify;
 use tunnel::openvpn::wrap::Role as TlsEnd;
@@ -37,14 +38,7 @@ pub(super) fn client(
     let wrap = links.first().map(|link| link.wrap.clone());
     let tls = match verify::client_config_of(&keys::offer(settings), identity?, check?) {
         Ok(tls) => tls,
-        Err(error) => {
-            refusals.wrong(
-                "cert",
-                tunnel::openvpn::of_own_certificate(&error),
-                "write the certificate of this key",
-            );
-            return None;
-        }
+        Err(error) => return keys::wrong_certificate(of_own_certificate(&error), refusals),
     };
     if settings.scripts.dns.is_some() {
         refusals.refuse("dns-updown", "a program", "delete the line: name servers are set without one");
@@ -89,6 +83,7 @@ pub(super) fn client(
         renew: renew(settings),
         authorities: authorities.unwrap_or_default(),
         name_fields: keys::name_fields(settings, refusals),
+        tracked: keys::tracked(settings, refusals),
         is_managed: settings.management.is_some(),
         asks_remote: settings.management.as_ref().is_some_and(|management| management.query_remote),
     })

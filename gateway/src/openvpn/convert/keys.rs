@@ -1,6 +1,7 @@
 //! Certificates and keys.
 
 use super::Refusals;
+use crate::openvpn::certificates::Tracked;
 use config::openvpn::OpenVpn;
 use config::openvpn::settings::{
     Connection, Digest, Material, NameMatch, Revocation, Suite, TlsVersion, Wrapping,
@@ -113,6 +114,12 @@ pub(super) fn check(settings: &OpenVpn, peer: Role, refusals: &mut Refusals) -> 
     check_with(settings, peer, list, refusals)
 }
 
+/// Refuses the certificate of this end, for what TLS found wrong with it.
+pub(super) fn wrong_certificate<T>(reason: String, refusals: &mut Refusals) -> Option<T> {
+    refusals.wrong("cert", reason, "write the certificate of this key");
+    None
+}
+
 /// The same with this file of revocation lists.
 pub(super) fn check_with(
     settings: &OpenVpn,
@@ -175,6 +182,16 @@ pub(super) fn name_fields(settings: &OpenVpn, refusals: &mut Refusals) -> NameFi
         let fix = "write CN, OU, emailAddress, serialNumber, ext:subjectAltName, or an object identifier";
         refusals.refuse("x509-username-field", &unknown.to_string(), fix);
         NameFields::default()
+    })
+}
+
+/// The fields of certificates that programs are told about.
+pub(super) fn tracked(settings: &OpenVpn, refusals: &mut Refusals) -> Tracked {
+    Tracked::new(&settings.tls.tracked).unwrap_or_else(|unknown| {
+        let fix = "write the name of an attribute of the subject, such as CN; SHA1, SHA256, keyUsage, extendedKeyUsage, basicConstraints, \
+            subjectAltName, issuerAltName, subjectKeyIdentifier, authorityKeyIdentifier, nsCertType or nsComment";
+        refusals.refuse("x509-track", &format!("the field {unknown}"), fix);
+        Tracked::default()
     })
 }
 

@@ -80,14 +80,7 @@ mod tests {
     use super::super::tests::{plan_with, server_lines};
 
     /// Of the private key: openssl pkcs8 -topk8, with the password hunter2; and its certificate.
-    const LOCKED: &str = "-----BEGIN ENCRYPTED PRIVATE KEY-----\n\
-MIHsMFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAcBAikBShZ3O+5wAICCAAw\n\
-DAYIKoZIhvcNAgkFADAdBglghkgBZQMEASoEEK97qngU4DAr8yf0y3rrFn0EgZCR\n\
-eAs+02fHnJ0E3RuKIk6HEebBc1+zZPMePWllWqVQyAWbDcsQbAR5Di46FLsHsO+h\n\
-VPdVfA7SPUNNwt/+SVsJBC9RtTkfsIeLxYwH17kig17bnonaI1oWt/b/1oq3wrzk\n\
-i7Pz0vTCSCtsmPmDCaSWOktbGC8vsm1iSmJs7o33UWc16fWa906Hx++yHZS7D54=\n\
------END ENCRYPTED PRIVATE KEY-----\n\
-";
+    const LOCKED: &str = include_str!("../../../../crypto/tests/keys/locked.pem");
     const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\n\
 MIIBejCCAR+gAwIBAgIUTps5vDzY8+rBy92Z7pmLsD3Zxm0wCgYIKoZIzj0EAwIw\n\
 ETEPMA0GA1UEAwwGY2FwYXRoMCAXDTI2MTEyMzIwNDMxMFoYDzIxMjYxMDMwMjA0\n\

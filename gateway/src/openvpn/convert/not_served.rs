@@ -13,15 +13,6 @@ const PUSH: &str = "write push \"redirect-gateway def1\", for the clients";
 
 /// The list.
 pub(super) const NOT_SERVED: &[Row] = &[
-    // Sockets and peers.
-    ("port-share", "delete the line, and give the other server a port of its own"),
-    // TLS.
-    ("x509-track", "delete the line: programs get all fields of the subject, as X509_0_CN"),
-    // The session, and the client.
-    (
-        "allow-pull-fqdn",
-        "delete the line, and push addresses: a name could lead the routes of this machine anywhere",
-    ),
     // The process.
     ("shaper", "delete the line, and limit the interface with tc"),
 ];
@@ -68,7 +59,7 @@ mod tests {
     /// What is served: wholly, or with the values that `values` and the conversion let pass.
     const SERVED: &str = "auth-user-pass-hashes remote proto proto-force port lport rport bind nobind float connect-retry connect-retry-max \
         resolv-retry preresolve explicit-exit-notify mssfix tun-mtu link-mtu multihome sndbuf rcvbuf mark ca cert extra-certs key \
-        crl-verify capath askpass verify-x509-name x509-username-field remote-cert-tls ns-cert-type remote-cert-eku peer-fingerprint tls-auth tls-crypt tls-crypt-v2 tls-crypt-v2-max-age \
+        crl-verify capath askpass verify-x509-name x509-track x509-username-field remote-cert-tls ns-cert-type remote-cert-eku peer-fingerprint tls-auth tls-crypt tls-crypt-v2 tls-crypt-v2-max-age \
         key-direction tls-version-min tls-version-max tls-cipher tls-ciphersuites tls-groups ecdh-curve tls-cert-profile data-ciphers ncp-ciphers data-ciphers-fallback compat-mode replay-window cipher auth compress comp-lzo \
         mute-replay-warnings dev dev-type topology ifconfig txqueuelen persist-tun route route-ipv6 route-gateway \
         route-ipv6-gateway script-security setenv setenv-safe server server-ipv6 ifconfig-pool ifconfig-ipv6-pool push \
@@ -86,8 +77,8 @@ mod tests {
         inactive session-timeout ping-exit ping-timer-rem tls-exit single-session up down down-pre up-delay up-restart route-up route-pre-down ipchange \
         dhcp-option dns dns-updown \
         remote-random tun-mtu-max ifconfig-noexec ifconfig-ipv6 block-ipv6 route-metric route-table route-delay \
-        route-noexec redirect-gateway redirect-private pull-filter route-nopull push-peer-info allow-recursive-routing \
-        connect-freq connect-freq-initial max-packet-size ifconfig-pool-linear remote-random-hostname chroot";
+        route-noexec redirect-gateway redirect-private pull-filter route-nopull allow-pull-fqdn push-peer-info allow-recursive-routing \
+        connect-freq connect-freq-initial port-share max-packet-size ifconfig-pool-linear remote-random-hostname chroot";
 
     #[test]
     fn each_directive_that_the_reader_takes_is_served_or_refused() {

@@ -39,6 +39,7 @@ pub(super) fn own(
         block_ipv6: settings.device.block_ipv6,
         filters: client.filters,
         no_routes: client.no_routes,
+        allow_names: client.allow_names,
         no_addresses: settings.device.is_by_script,
         mtu_max: link.tun_mtu.max(link.tun_mtu_max).into(),
     }

@@ -5,15 +5,16 @@ use crate::openvpn::pool::first_v6;
 use crate::openvpn::settings::{PointToPoint, Renew, Renewed, ServerNetwork, ServerSettings};
 use config::openvpn::OpenVpn;
 use config::openvpn::settings::{
-    Addresses, CertificateOf, Compression, Connection, Revocation, Server, Topology, Transport,
+    Addresses, CertificateOf, Compression, Connection, Pool, Revocation, Server, Topology, Transport,
 };
-use ipnet::{Ipv4Net, Ipv6Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tunnel::openvpn::ServerConfiguration;
+use tunnel::openvpn::of_own_certificate;
 use tunnel::openvpn::offer::Offer;
 use tunnel::openvpn::peer_info::OURS;
 use tunnel::openvpn::server::Rate;
@@ -83,14 +84,7 @@ pub(super) fn tls(
     };
     match tls {
         Ok(tls) => Some((tls, check)),
-        Err(error) => {
-            refusals.wrong(
-                "cert",
-                tunnel::openvpn::of_own_certificate(&error),
-                "write the certificate of this key",
-            );
-            None
-        }
+        Err(error) => keys::wrong_certificate(of_own_certificate(&error), refusals),
     }
 }
 
@@ -115,9 +109,10 @@ fn network(
     sources: &Sources<'_>,
     refusals: &mut Refusals,
 ) -> ServerNetwork {
-    let v4 = network_v4(settings, refusals);
+    let (v4, local) = network_v4(settings, own.pool).unzip();
     let mut network = ServerNetwork {
         v4,
+        local,
         line: match settings.device.topology {
             Topology::Subnet => None,
             Topology::Net30 => Some(PointToPoint::Net30),
@@ -125,7 +120,8 @@ fn network(
         },
         pool: pool(v4, own, refusals),
         v6: network_v6(settings, own, refusals),
-        routes: routes(settings),
+        // The kernel makes that of the server's address itself.
+        routes: routes(settings).into_iter().filter(|route| v4.map(IpNet::V4) != Some(*route)).collect(),
         leases: own.leases.as_ref().map(|(path, _)| leases(path, sources)).unwrap_or_default(),
         requires_override: own.only_with_file,
         duplicate_names: own.duplicate_names,
@@ -155,18 +151,31 @@ fn leases(path: &Path, sources: &Sources<'_>) -> Vec<(String, Option<Ipv4Addr>, 
     lines.filter_map(lease).collect()
 }
 
-/// The network of clients, of which the server has the first address.
-fn network_v4(settings: &OpenVpn, refusals: &mut Refusals) -> Option<Ipv4Net> {
-    let address = match settings.device.addresses {
-        Some(Addresses::Subnet(address)) => address,
-        Some(Addresses::Peer(..)) | None => return None,
-    };
-    if address.addr() != Ipv4Addr::from_bits(address.network().to_bits() + 1) {
-        let name = if refusals.has("ifconfig") { "ifconfig" } else { "server" };
-        let fix = format!("write server {} {}", address.network(), address.netmask());
-        refusals.refuse(name, "another address of the server than the first of its network", &fix);
+/// The network of clients, and the address of the server in it.
+fn network_v4(settings: &OpenVpn, pool: Option<Pool>) -> Option<(Ipv4Net, Ipv4Addr)> {
+    match settings.device.addresses? {
+        Addresses::Subnet(address) => Some((address.trunc(), address.addr())),
+        Addresses::Peer(local, _) => Some((around(local, pool, settings), local)),
     }
-    Some(address.trunc())
+}
+
+/// The network of clients of a server that has the address of another end (`ifconfig LOCAL REMOTE`): the smallest route that has its
+/// address and the pool, as `server` sets one. Without such a route, the smallest network that has them.
+fn around(local: Ipv4Addr, pool: Option<Pool>, settings: &OpenVpn) -> Ipv4Net {
+    let ends = pool.map_or([local; 2], |pool| [pool.first, pool.last]);
+    let fits = |network: &Ipv4Net| {
+        // The kernel takes the last address for a broadcast.
+        let is_inside =
+            |it: &Ipv4Addr| network.contains(it) && ![network.network(), network.broadcast()].contains(it);
+        is_inside(&local) && ends.iter().all(is_inside)
+    };
+    let routes = routes(settings).into_iter().filter_map(|route| match route {
+        IpNet::V4(route) => Some(route),
+        IpNet::V6(_) => None,
+    });
+    let least = || (0..=30).rev().filter_map(|length| Ipv4Net::new(local, length).ok()).map(|it| it.trunc());
+    let of_route = routes.filter(fits).max_by_key(Ipv4Net::prefix_len);
+    of_route.or_else(|| least().find(fits)).unwrap_or_else(|| Ipv4Net::from(local))
 }
 
 /// The addresses that clients without settings get.

@@ -1,10 +1,10 @@
 //! Sockets outside, in UDP and TCP, and where they are bound.
 
 use super::{Refusals, Sources};
-use crate::openvpn::settings::TcpSettings;
+use crate::openvpn::settings::{PortShare, TcpSettings};
 use config::openvpn::OpenVpn;
-use config::openvpn::settings::{Connection, Family, Protocol, Role, TlsRole, Transport};
-use port::udp::UdpBinding;
+use config::openvpn::settings::{Connection, Family, Listen, Protocol, Role, TlsRole, Transport};
+use port::udp::{MOST_FURTHER, UdpBinding};
 use port::{MtuDiscovery, SocketOptions};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -14,7 +14,7 @@ const QUEUE: usize = 256;
 
 /// The sockets of an interface.
 pub(super) struct Sockets {
-    /// The UDP port; 0 for any.
+    /// The first UDP port; 0 for any.
     pub(super) port: u16,
     pub(super) udp: UdpBinding,
     pub(super) tcp: Option<TcpSettings>,
@@ -55,6 +55,10 @@ pub(super) fn sockets(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut 
         queue_limit: given.map_or(QUEUE, |server| server.tcp_queue as usize),
         hand_window: Duration::from_secs(settings.timers.hand_window_seconds.into()),
         options,
+        share: settings.server.as_ref().and_then(|server| {
+            let (server, folder) = server.port_share.clone()?;
+            Some(PortShare { server, folder })
+        }),
     });
     Sockets { port, udp, tcp }
 }
@@ -75,13 +79,21 @@ fn options(settings: &OpenVpn) -> SocketOptions {
 
 /// Where a server listens.
 fn servers(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -> Vec<Local> {
-    let of = |listen: &config::openvpn::settings::Listen| {
+    let is_v6_only = settings.connections.iter().any(|it| it.ipv6_only);
+    let of = |listen: &Listen| {
         let Protocol { transport, family } = listen.protocol;
         let ips = match &listen.host {
             None => everywhere(),
             Some(host) => resolve(host, sources, refusals),
         };
         let is_tcp = transport != Transport::Udp;
+        let is_same =
+            |it: &&Listen| it.port == listen.port && (it.protocol.transport != Transport::Udp) == is_tcp;
+        let is_alone = settings.listen.iter().filter(is_same).count() == 1;
+        // OpenVPN's IPv6 socket of all addresses takes IPv4, too.
+        let is_every = ips.iter().any(|ip| *ip == Ipv6Addr::UNSPECIFIED) && family != Family::V4;
+        let is_both = is_every && is_alone && !is_v6_only;
+        let (ips, family) = if is_both { (everywhere(), Family::Any) } else { (ips, family) };
         let ips = ips.into_iter().filter(move |ip| fits(family, *ip));
         ips.map(|ip| Local { address: SocketAddr::new(ip, listen.port), is_tcp }).collect::<Vec<_>>()
     };
@@ -104,7 +116,8 @@ fn clients(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -
             None if is_tcp && port == 0 => Vec::new(),
             None => everywhere(),
         };
-        all.extend(ips.into_iter().map(|ip| Local { address: SocketAddr::new(ip, port), is_tcp }));
+        let ips = ips.into_iter().filter(|ip| !first.ipv6_only || fits(first.protocol.family, *ip));
+        all.extend(ips.map(|ip| Local { address: SocketAddr::new(ip, port), is_tcp }));
     }
     all
 }
@@ -144,25 +157,40 @@ fn resolve(host: &str, sources: &Sources<'_>, refusals: &mut Refusals) -> Vec<Ip
     })
 }
 
-/// UDP has one port, and one socket for each version of IP.
+/// The first binding has one port, and an address of each version of IP; all others are further ones.
 fn binding(locals: &[Local], options: SocketOptions, refusals: &mut Refusals) -> (u16, UdpBinding) {
     let Some(first) = locals.first() else { return (0, UdpBinding { options, ..UdpBinding::default() }) };
     let port = first.address.port();
-    if locals.iter().any(|local| local.address.port() != port) {
-        let fix = "write one port in UDP, and any number of lines local ADDRESS PORT tcp";
-        refusals.refuse("local", "several ports in UDP", fix);
-    }
-    let mut udp = UdpBinding { v4: None, v6: None, options };
-    for local in locals {
-        let has_other = match local.address.ip() {
-            IpAddr::V4(ip) => udp.v4.replace(ip).is_some_and(|other| other != ip),
-            IpAddr::V6(ip) => udp.v6.replace(ip).is_some_and(|other| other != ip),
-        };
-        if has_other {
-            let fix =
-                "write local * PORT udp once, so that all addresses are bound, or write tcp behind the port";
-            refusals.refuse("local", "several addresses of one version of IP in UDP", fix);
+    let mut udp = UdpBinding { v4: None, v6: None, further: Vec::new(), options };
+    for address in wanted(locals) {
+        match address.ip() {
+            IpAddr::V4(ip) if udp.v4.is_none() && address.port() == port => udp.v4 = Some(ip),
+            IpAddr::V6(ip) if udp.v6.is_none() && address.port() == port => udp.v6 = Some(ip),
+            _ => udp.further.push(address),
         }
     }
+    if udp.further.len() > MOST_FURTHER {
+        let reason = format!(
+            "{} UDP sockets: a server has at most {MOST_FURTHER} beside the first",
+            udp.further.len()
+        );
+        refusals.refuse("local", &reason, "write local * PORT udp for all addresses with a port");
+    }
     (port, udp)
+}
+
+/// The addresses that are bound, each once: one for all addresses has a port alone.
+fn wanted(locals: &[Local]) -> Vec<SocketAddr> {
+    let all: Vec<SocketAddr> = locals.iter().map(|local| local.address).collect();
+    let is_of_other = |at: &SocketAddr| {
+        let whole = |it: &&SocketAddr| it.ip().is_unspecified() && it.is_ipv4() == at.is_ipv4();
+        !at.ip().is_unspecified() && all.iter().filter(whole).any(|it| it.port() == at.port())
+    };
+    let mut wanted: Vec<SocketAddr> = Vec::new();
+    for at in all.iter().filter(|at| !is_of_other(at)) {
+        if !wanted.contains(at) {
+            wanted.push(*at);
+        }
+    }
+    wanted
 }

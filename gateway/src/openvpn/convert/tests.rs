@@ -1,14 +1,13 @@
 //! Files of OpenVPN: those of the examples, and lines that are refused.
 
 mod howtos;
+mod sockets;
 
 use super::*;
 use crate::openvpn::scripts::Hook;
 use crate::openvpn::settings::{ClientSettings, PasswordWay, PointToPoint, Remote, ServerSettings};
 use config::Text;
 use config::openvpn::load;
-use port::udp::UdpBinding;
-use port::{MtuDiscovery, SocketOptions};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use std::fmt::Write;
 use std::path::Path;
@@ -216,7 +215,8 @@ fn tcp_is_served_on_both_sides() {
     let listen = |line: &str| tcp(line).map(|tcp| tcp.listen).unwrap_or_default();
     let [v4, v6] = ["0.0.0.0:1194", "[::]:1194"].map(|it| it.parse().expect("literal"));
     assert_eq!(listen("proto tcp"), [v6, v4]);
-    assert_eq!((listen("proto tcp4-server"), listen("proto tcp6")), (vec![v4], vec![v6]));
+    assert_eq!((listen("proto tcp4-server"), listen("proto tcp6")), (vec![v4], vec![v6, v4]));
+    assert_eq!(listen("proto tcp6\nbind ipv6only"), [v6]);
     assert!(tcp("proto udp").is_none() && tcp("proto tcp").is_some_and(|tcp| !tcp.has_udp));
     assert_eq!(tcp("proto tcp\ntcp-queue-limit 9").map(|tcp| tcp.queue_limit), Some(9));
     let mixed = format!("{CLIENT}\nremote vpn.example 443 tcp4\n");
@@ -226,63 +226,6 @@ fn tcp_is_served_on_both_sides() {
     );
     assert!(served(&mixed, &[]).tcp.is_some_and(|tcp| tcp.has_udp && tcp.listen.is_empty()));
     assert!(served(CLIENT, &[]).tcp.is_none());
-}
-
-#[test]
-fn sockets_are_bound_where_local_says_and_with_the_options_that_are_written() {
-    let udp = |line: &str| served(&format!("{SERVER}\n{line}\n"), &[]).udp;
-    let all = UdpBinding::default();
-    assert_eq!(udp(""), all);
-    assert_eq!(udp("proto udp6"), UdpBinding { v4: None, ..all.clone() });
-    let own = UdpBinding { v4: Some([192, 0, 2, 7].into()), v6: None, ..all.clone() };
-    assert_eq!(udp("local 192.0.2.7"), own);
-    let both = UdpBinding { v6: "2001:db8::7".parse().ok(), ..own };
-    assert_eq!(udp("local 192.0.2.7\nlocal 2001:db8::7"), both);
-    let lines = "mark 7\nbind-dev blue\nmtu-disc yes\nsndbuf 100000\nrcvbuf 0";
-    let options = SocketOptions {
-        fwmark: 7,
-        device: Some("blue".to_owned()),
-        buffers: [Some(100_000), None],
-        mtu_discovery: Some(MtuDiscovery::Always),
-    };
-    assert_eq!(udp(lines).options, options);
-    let tcp =
-        SERVER.replace("proto udp", "proto tcp").replace("explicit-exit-notify", "# explicit-exit-notify");
-    let tcp = |line: &str| served(&format!("{tcp}\n{line}\n"), &[]).tcp.expect("it is TCP");
-    assert_eq!(tcp(lines).options, options);
-    let listen = tcp("local 192.0.2.7 443\nlocal 192.0.2.8\nlocal 2001:db8::7 993").listen;
-    let known = ["192.0.2.7:443", "192.0.2.8:1194", "[2001:db8::7]:993"];
-    assert_eq!(listen, known.map(|it| it.parse().expect("literal")));
-    let client = served(&format!("{CLIENT}\nproto tcp-client\nlocal 192.0.2.9\n"), &[]);
-    assert_eq!(client.tcp.map(|tcp| tcp.local), Some(vec!["192.0.2.9:0".parse().expect("literal")]));
-    let timeouts: Vec<Remote> = self::client(&format!("{CLIENT}\nserver-poll-timeout 4\n")).remotes;
-    assert!(timeouts.iter().all(|remote| remote.timeout == Duration::from_secs(4)), "{timeouts:?}");
-}
-
-#[test]
-fn sockets_that_a_server_cannot_have_are_refused() {
-    for line in
-        ["local 192.0.2.7\nlocal 192.0.2.8", "local 192.0.2.7 1194\nlocal ::1 1195", "local lost.example"]
-    {
-        let told = plan(&format!("{SERVER}\n{line}\n"), &[]).err().unwrap_or_default().concat();
-        assert!(told.contains("local: ") && told.contains("fix: "), "{line}: {told}");
-    }
-    let told = plan(&format!("{SERVER}\nlocal 192.0.2.7 1194 udp\nlocal 192.0.2.7 1195 udp\n"), &[]);
-    let told = told.err().unwrap_or_default().concat();
-    assert!(told.contains("several ports in UDP") && told.contains("local ADDRESS PORT tcp"), "{told}");
-}
-
-#[test]
-fn a_server_has_one_port_in_udp_and_any_number_in_tcp() {
-    let lines =
-        "local 192.0.2.7 1194 udp\nlocal * 443 tcp4\nlocal 2001:db8::7 993 tcp\nlocal 192.0.2.7 1194 tcp";
-    let settings = served(&format!("{SERVER}\n{lines}\n"), &[]);
-    let own = UdpBinding { v4: Some([192, 0, 2, 7].into()), v6: None, ..UdpBinding::default() };
-    assert_eq!((settings.port, settings.udp), (1194, own));
-    let tcp = settings.tcp.expect("three lines say TCP");
-    let known = ["0.0.0.0:443", "[2001:db8::7]:993", "192.0.2.7:1194"];
-    assert_eq!(tcp.listen, known.map(|it| it.parse().expect("literal")));
-    assert!(tcp.has_udp);
 }
 
 #[test]

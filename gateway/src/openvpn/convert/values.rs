@@ -27,9 +27,6 @@ pub(super) fn check(settings: &OpenVpn, refusals: &mut Refusals) {
 
 fn connections(settings: &OpenVpn, refusals: &mut Refusals) {
     for it in &settings.connections {
-        if it.ipv6_only {
-            refusals.refuse("bind", "ipv6only", "delete the line");
-        }
         if matches!(it.mssfix, MssFix::Fixed(_)) {
             refusals.refuse("mssfix", "fixed", "write mssfix BYTES mtu: packets outside have so many bytes");
         }

@@ -1,6 +1,8 @@
 //! When the names of a peer are looked up that connects with us: nothing else tells that it has moved.
 
-use crate::openvpn::names::Name;
+use crate::openvpn::named_routes::{self, Known};
+use crate::openvpn::names::{self, Name};
+use crate::rights::Rights;
 use std::time::Duration;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
@@ -18,6 +20,35 @@ pub(super) fn of(interface: &str, names: &[Name]) -> Option<Interval> {
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         interval
     })
+}
+
+/// Names to which the server of a client has pushed routes.
+#[derive(Default)]
+pub(super) struct RouteNames {
+    hosts: Vec<String>,
+    is_running: bool,
+}
+
+impl RouteNames {
+    /// Looks these up on a thread of its own; one that runs is awaited first.
+    pub(super) fn want(&mut self, hosts: Vec<String>, on_answer: impl FnOnce(Known) + Send + 'static) {
+        self.hosts = hosts;
+        if self.is_running || self.hosts.is_empty() {
+            return;
+        }
+        self.is_running = true;
+        let hosts = self.hosts.clone();
+        std::thread::spawn(move || {
+            Rights::None.keep();
+            on_answer(named_routes::look_up(&hosts, names::resolve));
+        });
+    }
+
+    /// A look-up has ended. Names that it did not have are to be looked up now.
+    pub(super) fn ended(&mut self, known: &Known) -> Option<Vec<String>> {
+        self.is_running = false;
+        self.hosts.iter().any(|host| !known.contains_key(host)).then(|| self.hosts.clone())
+    }
 }
 
 /// The next tick; never without an interval.

@@ -4,11 +4,7 @@
 use super::rows::{Builder, EMPTY, Row, Rows, TooMuch, clear, set};
 use super::{Ports, Protocol};
 use crate::secgw::prefix_trie::{Address, Prefix, PrefixTrie};
-use arrayvec::ArrayVec;
 use std::collections::BTreeMap;
-
-/// The most packets that are looked up side by side.
-pub(super) const BURST: usize = 16;
 
 /// The fields of a packet.
 #[derive(Clone, Copy)]
@@ -63,20 +59,6 @@ impl<A: Address> Block<A> {
     pub(super) fn find(&self, fields: &Fields<A>) -> Option<u32> {
         let addresses = [self.sources.find(fields.source), self.destinations.find(fields.destination)];
         self.rows.first_common(addresses, self.others(fields))
-    }
-
-    /// Finds the first rules of [`BURST`] packets at most.
-    pub(super) fn find_burst(&self, burst: &[Fields<A>], found: &mut [Option<u32>]) {
-        let (mut sources, mut destinations) = ([EMPTY; BURST], [EMPTY; BURST]);
-        let addresses: ArrayVec<A, BURST> = burst.iter().map(|fields| fields.source).collect();
-        self.sources.find_burst(&addresses, &mut sources[..burst.len()]);
-        let addresses: ArrayVec<A, BURST> = burst.iter().map(|fields| fields.destination).collect();
-        self.destinations.find_burst(&addresses, &mut destinations[..burst.len()]);
-        for ((found, fields), (source, destination)) in
-            found.iter_mut().zip(burst).zip(sources.into_iter().zip(destinations))
-        {
-            *found = self.rows.first_common([source, destination], self.others(fields));
-        }
     }
 
     /// The rows of all but the addresses.

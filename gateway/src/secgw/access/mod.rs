@@ -1,7 +1,7 @@
 //! Access rules: the 5-tuple of a packet finds the rule of the highest priority that it matches.
 //!
 //! ```text
-//! rules of both families ──> Access::build ──> swapped in whole ──> find, find_burst
+//! rules of both families ──> Access::build ──> swapped in whole ──> find
 //! ```
 //!
 //! [`Access`] is built off the worker and never changes. A worker reads it through `arc_swap` or an `Arc` of its own.
@@ -16,10 +16,7 @@
 //! at words where rules for its source meet rules for its destination. In each, the first bit is the rule that wins.
 //! The most that hostile rules can make a packet look at is every word, one for 64 rules.
 //!
-//! `find` takes one packet, `find_burst` a burst, whose reads from memory overlap: it gains for IPv6, and for tables
-//! that do not fit the caches.
-//!
-//! A worker may keep a [`FlowCache`] in front: a flow that it has met costs the same for any number of rules.
+//! A worker keeps a [`FlowCache`] in front: a flow that it has met costs the same for any number of rules.
 //!
 //! # Memory
 //!
@@ -41,8 +38,7 @@ mod rows;
 mod tests;
 
 use super::prefix_trie::Address;
-use arrayvec::ArrayVec;
-use block::{BURST, Block, Fields, Ranges};
+use block::{Block, Fields, Ranges};
 pub use config::secgw::settings::{Ports, Protocol};
 pub use flow_cache::FlowCache;
 use ipnet::IpNet;
@@ -133,24 +129,6 @@ impl Access {
         }
     }
 
-    /// Finds the rules of a burst; `found` is as long as `flows`. Its packets wait for memory at the same time.
-    pub fn find_burst(&self, flows: &[FiveTuple], found: &mut [Option<RuleIndex>]) {
-        for (flows, found) in flows.chunks(BURST).zip(found.chunks_mut(BURST)) {
-            if flows.iter().all(|flow| flow.is_v4) {
-                let fields =
-                    flows.iter().map(|flow| fields(flow, flow.source as u32, flow.destination as u32));
-                self.v4.find_burst(&fields.collect::<ArrayVec<_, BURST>>(), found);
-            } else if flows.iter().all(|flow| !flow.is_v4) {
-                let fields = flows.iter().map(|flow| fields(flow, flow.source, flow.destination));
-                self.v6.find_burst(&fields.collect::<ArrayVec<_, BURST>>(), found);
-            } else {
-                for (flow, found) in flows.iter().zip(found) {
-                    *found = self.find(flow);
-                }
-            }
-        }
-    }
-
     /// Bytes that the table takes.
     pub fn memory(&self) -> usize {
         self.v4.memory() + self.v6.memory()
@@ -197,27 +175,11 @@ impl<A: Address> Table<A> {
         Self { blocks, order }
     }
 
+    /// The rule that wins.
     #[inline]
     fn find(&self, fields: &Fields<A>) -> Option<RuleIndex> {
-        self.find_from(0, fields)
-    }
-
-    /// The rule that wins in a block or in those behind it.
-    #[inline]
-    fn find_from(&self, block: usize, fields: &Fields<A>) -> Option<RuleIndex> {
-        let mut blocks = self.blocks[block..].iter();
+        let mut blocks = self.blocks.iter();
         blocks.find_map(|(first, block)| block.find(fields).map(|rank| self.order[first + rank as usize]))
-    }
-
-    fn find_burst(&self, burst: &[Fields<A>], found: &mut [Option<RuleIndex>]) {
-        let mut ranks = [None; BURST];
-        if let Some((_, block)) = self.blocks.first() {
-            block.find_burst(burst, &mut ranks[..burst.len()]);
-        }
-        for ((fields, found), rank) in burst.iter().zip(found).zip(ranks) {
-            let index = rank.map(|rank: u32| self.order[rank as usize]);
-            *found = index.or_else(|| self.find_from(self.blocks.len().min(1), fields));
-        }
     }
 
     fn memory(&self) -> usize {

@@ -155,6 +155,7 @@ impl fmt::Display for EspSuite {
         match self.transform {
             esp::Transform::Aead(cipher, tag) => f.write_str(&Encryption::Aead(cipher, tag).name())?,
             esp::Transform::Gmac(cipher) => f.write_str(&Encryption::Gmac(cipher).name())?,
+            esp::Transform::Null => f.write_str("null")?,
             esp::Transform::Pair(Pair { encryption, integrity }) => {
                 write!(f, "{}-{}", Encryption::Plain(encryption).name(), Algorithm::name(integrity))?;
             }

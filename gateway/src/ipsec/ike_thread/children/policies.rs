@@ -177,7 +177,8 @@ mod tests {
     fn tunnel(number: u32, configured: Traffic) -> Carried {
         let state = PeerState::Ipsec(Tunnel::default());
         let peer = Arc::new(Peer::new(PeerId::new(number.into()), state, Budget::default()));
-        let plan = Child { tunnel: number, mtu: None, priority: None, options: Options::default() };
+        let plan =
+            Child { tunnel: number, mtu: None, priority: None, options: Options::default(), ike_peer: 0 };
         let (sas, late) = (Vec::new(), Vec::new());
         let is_of_instance = false;
         Carried { plan, peer, configured, sas, late, counted: [0; 2], measured: None, is_of_instance }

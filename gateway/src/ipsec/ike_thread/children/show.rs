@@ -112,7 +112,7 @@ impl Children {
             number: tunnel.plan.tunnel,
             mode: match configured.mode {
                 Mode::Tunnel => model::SaMode::Tunnel,
-                Mode::Transport => model::SaMode::Transport,
+                Mode::Transport | Mode::BumpInTheWire => model::SaMode::Transport,
             },
             in_udp: tunnel.peer.tunnel().is_some_and(|it| it.in_udp.load(Ordering::Relaxed)),
             proposals: texts(&EspOffer::propose(&configured.esp, 0)),

@@ -1,7 +1,7 @@
 //! Verdicts about clients: one question after the other, each answered at once or later.
 
 use super::questions::Progress;
-use super::variables::{certificate_name, chain, subject};
+use super::variables::{certificate_name, chain};
 use super::{Admitted, ServerSide};
 use crate::openvpn::passwords::Unchecked;
 use crate::openvpn::pool::{Exhausted, Lease};
@@ -203,7 +203,7 @@ impl ServerSide {
             run: 0,
             challenge: 0,
             question: if request.is_renewal { Question::Certificate(chain.len()) } else { Question::Key },
-            subjects: chain.iter().map(subject).collect(),
+            subjects: chain.iter().map(|it| it.subject().to_openssl()).collect(),
             chain: if self.access.exports_certificates { chain.clone() } else { Vec::new() },
             again: None,
             name: certificate_name(&request.certificates, &self.access.name_fields),

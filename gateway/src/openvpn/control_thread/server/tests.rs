@@ -194,6 +194,13 @@ fn the_name_of_a_client_is_made_of_the_fields_of_its_certificate() {
     bed.decide(1, request("anna", 1));
     bed.settle(1);
     assert_eq!((bed.side.common_name(1), bed.told()), (Some("anna_0x4D"), "anna_0x4D\n".to_owned()));
+    // A client that is refused has the same name in the history.
+    let mut history = crate::openvpn::control_thread::history::History::default();
+    history.asked(2, &request("bert", 2), bed.side.name_fields());
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 2)).into();
+    let cause = tunnel::openvpn::Cause::RefusedByUs("it is disabled".to_owned());
+    history.closed(2, address, false, &cause, Duration::ZERO);
+    assert_eq!(history.all()[0].common_name.as_deref(), Some("bert_0x4D"));
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use super::ServerSide;
 use super::deciding::Deciding;
+use crate::openvpn::certificates::{self, Tracked};
 use crate::openvpn::scripts::Environment;
 use crate::openvpn::scripts::environment::{OF_PEER, printable};
-use crypto::hash;
 use crypto::pki::Certificate;
 use rustls_pki_types::CertificateDer;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +20,13 @@ impl ServerSide {
     pub(super) fn about(&self, request: &Request, chain: &[Certificate]) -> Environment {
         let mut environment = self.access.environment.clone();
         let fields = &self.access.name_fields;
-        environment.extend(&about_peer(request.address, &request.certificates, chain, fields));
+        environment.extend(&about_peer(
+            request.address,
+            &request.certificates,
+            chain,
+            fields,
+            &self.access.tracked,
+        ));
         if !request.credentials.user.is_empty() {
             environment.set("username", &request.credentials.user);
         }
@@ -93,22 +99,26 @@ pub(in super::super) fn chain(
 /// Variables about a peer: its address, and its certificates.
 pub(in super::super) fn about_peer(
     from: SocketAddr,
-    certificates: &[CertificateDer<'static>],
+    sent: &[CertificateDer<'static>],
     chain: &[Certificate],
     fields: &NameFields,
+    tracked: &Tracked,
 ) -> Environment {
     let mut environment = Environment::default();
     address(&mut environment, "untrusted", from);
-    environment.set("common_name", certificate_name(certificates, fields));
+    environment.set("common_name", certificate_name(sent, fields));
     for (depth, certificate) in chain.iter().enumerate() {
-        about_certificate(&mut environment, depth, certificate);
+        certificates::tell(&mut environment, depth, certificate, tracked);
     }
     environment
 }
 
 /// The name in a peer's certificate, which the protocol has verified. An authority may have signed one with line
 /// ends, which would forge lines of the log.
-pub(super) fn certificate_name(certificates: &[CertificateDer<'static>], fields: &NameFields) -> String {
+pub(in super::super) fn certificate_name(
+    certificates: &[CertificateDer<'static>],
+    fields: &NameFields,
+) -> String {
     let own = certificates.first().and_then(|der| Certificate::from_der(der).ok());
     let name = own.and_then(|own| fields.name(&own).ok()).filter(|name| !name.is_empty());
     printable(name.as_deref().unwrap_or(UNDEFINED))
@@ -124,45 +134,6 @@ fn address(environment: &mut Environment, kind: &str, address: SocketAddr) {
     let name = if ip.is_ipv4() { format!("{kind}_ip") } else { format!("{kind}_ip6") };
     environment.set(&name, ip);
     environment.set(&format!("{kind}_port"), address.port());
-}
-
-/// Characters that OpenVPN replaces in a subject are replaced; our escapes are not OpenVPN's.
-pub(super) fn subject(certificate: &Certificate) -> String {
-    certificate.subject().to_string().replace('\\', "")
-}
-
-fn about_certificate(environment: &mut Environment, depth: usize, certificate: &Certificate) {
-    let colons = |bytes: &[u8]| {
-        let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        bytes.join(":")
-    };
-    let der = certificate.to_der();
-    environment.set(&format!("tls_id_{depth}"), subject(certificate));
-    environment.set(&format!("tls_digest_{depth}"), colons(&hash::sha1(&[der])));
-    environment.set(&format!("tls_digest_sha256_{depth}"), colons(&hash::sha256(&[der])));
-    environment.set(&format!("tls_serial_{depth}"), decimal(certificate.serial()));
-    environment.set(&format!("tls_serial_hex_{depth}"), colons(certificate.serial()));
-    for (name, value) in certificate.subject().attributes() {
-        environment.set(&format!("X509_{depth}_{name}"), value);
-    }
-}
-
-/// A serial number, which has more digits than any integer here.
-pub(super) fn decimal(bytes: &[u8]) -> String {
-    let mut digits = vec![0u8];
-    for byte in bytes {
-        let mut carry = u32::from(*byte);
-        for digit in &mut digits {
-            carry += u32::from(*digit) << 8;
-            *digit = (carry % 10) as u8;
-            carry /= 10;
-        }
-        while carry > 0 {
-            digits.push((carry % 10) as u8);
-            carry /= 10;
-        }
-    }
-    digits.iter().rev().map(|digit| char::from(b'0' + digit)).collect()
 }
 
 /// A time as `YYYY-MM-DD HH:MM:SS`, in UTC.
@@ -187,10 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn serial_numbers_and_times_are_written_as_openvpn_writes_them() {
-        assert_eq!(decimal(&[]), "0");
-        assert_eq!(decimal(&[0, 0x37, 0xab, 0x36, 0xf0]), "933967600");
-        assert_eq!(decimal(&[0xff; 20]), "1461501637330902918203684832716283019655932542975");
+    fn times_are_written_as_openvpn_writes_them() {
         assert_eq!(ascii_time(0), "1970-01-01 00:00:00");
         assert_eq!(ascii_time(951_782_399), "2000-02-28 23:59:59");
         assert_eq!(ascii_time(1_709_164_801), "2024-02-29 00:00:01");

@@ -1,6 +1,6 @@
 //! Files with what installers, routers and providers write into theirs.
 
-use super::{Plan, SettingsRole, client, plan, served, server};
+use super::{CLIENT, Plan, SERVER, SettingsRole, client, plan, served, server};
 use tunnel::openvpn::client::ClientWrap;
 use tunnel::openvpn::data::Framing;
 use tunnel::openvpn::negotiate::DataCipher;
@@ -120,4 +120,68 @@ fn what_is_refused_for_good_says_what_to_do() {
         assert!(told.contains(reason) && told.contains("\n  fix: "), "{line}: {told}");
     }
     assert!(DataCipher::by_name("BF-CBC").is_none());
+}
+
+/// What OpenVPN's documentation says `server` stands for, and other addresses.
+#[test]
+fn a_server_whose_network_is_written_by_hand_gives_the_same_addresses() {
+    use crate::openvpn::settings::PointToPoint::{Net30, Single};
+    let base = SERVER
+        .replace("server 10.8.0.0 255.255.255.0", "mode server\ntls-server")
+        .replace("topology subnet\n", "");
+    let of = |lines: &str| {
+        let network = server(&format!("{base}{lines}"), &[]).network;
+        let mut pool = crate::openvpn::pool::Pool::new(&network);
+        let first = pool.assign(1, "anna", |_| false).expect("free").v4.expect("IPv4");
+        let own = network.own().next().expect("an address").to_string();
+        let told = network.second(first, None).map(|second| format!("{first} {second}"));
+        let routes: Vec<String> = network.routes.iter().map(ToString::to_string).collect();
+        (own, network.line, told.unwrap_or_default(), routes.join(","))
+    };
+    let line = "ifconfig 10.8.0.1 10.8.0.2\nifconfig-pool 10.8.0.4 10.8.0.251\n";
+    let route = "route 10.8.0.0 255.255.255.0\n";
+    let more = "route 10.0.0.0 255.0.0.0\nroute 10.9.0.0 255.255.0.0\n";
+    let subnet = "topology subnet\nifconfig 10.8.0.5 255.255.255.0\nifconfig-pool 10.8.0.5 10.8.0.9\n";
+    for (lines, own, line, told, routes) in [
+        (format!("{line}{route}"), "10.8.0.1/24", Some(Net30), "10.8.0.6 10.8.0.5", ""),
+        (format!("topology p2p\n{line}{route}"), "10.8.0.1/24", Some(Single), "10.8.0.4 10.8.0.1", ""),
+        (format!("topology net30\n{line}"), "10.8.0.1/24", Some(Net30), "10.8.0.6 10.8.0.5", ""),
+        (format!("{line}{more}"), "10.8.0.1/8", Some(Net30), "10.8.0.6 10.8.0.5", "10.9.0.0/16"),
+        (subnet.to_owned(), "10.8.0.5/24", None, "10.8.0.6 255.255.255.0", ""),
+    ] {
+        let expected = (own.to_owned(), line, told.to_owned(), routes.to_owned());
+        assert_eq!(of(&lines), expected, "{lines}");
+    }
+}
+
+#[test]
+fn a_name_to_which_a_server_pushes_a_route_is_looked_up_with_allow_pull_fqdn_alone() {
+    use crate::openvpn::client_network::resolved;
+    use crate::openvpn::named_routes::{Known, look_up};
+    let options = [
+        "topology subnet",
+        "ifconfig 10.8.0.2 255.255.255.0",
+        "route www.example",
+        "route away.example 255.255.255.255 net_gateway",
+    ];
+    let mut options: Vec<String> = options.map(str::to_owned).to_vec();
+    let refused = client(CLIENT).own.network(&options);
+    assert!(refused.named.hosts().is_empty() && refused.warnings.len() == 2, "{:?}", refused.warnings);
+    let own = client(&format!("{CLIENT}allow-pull-fqdn\n")).own;
+    let network = own.network(&options);
+    assert_eq!(network.named.hosts(), ["www.example", "away.example"]);
+    let known = look_up(&network.named.hosts(), |host| {
+        let last = if host == "www.example" { 1 } else { 2 };
+        let v6 = "2001:db8::1".parse().expect("literal");
+        Ok(vec![[192, 0, 2, last].into(), v6, [127, 0, 0, 1].into()])
+    });
+    let (before, after) = (resolved(&network, &Known::new()), resolved(&network, &known));
+    assert!(before.tunnel.is_empty() && before.outside.is_empty());
+    let inside: Vec<String> = after.tunnel.keys().map(|(prefix, _)| prefix.to_string()).collect();
+    let outside: Vec<String> = after.outside.iter().map(ToString::to_string).collect();
+    assert_eq!((inside, outside), (vec!["192.0.2.1/32".to_owned()], vec!["192.0.2.2/32".to_owned()]));
+    assert!(look_up(&["gone".to_owned()], |_| Err(std::io::ErrorKind::NotFound.into()))["gone"].is_empty());
+    options.extend((0..20).map(|number| format!("route host{number}.example")));
+    let many = own.network(&options);
+    assert_eq!((many.named.hosts().len(), many.warnings.len()), (16, 6));
 }

@@ -1,0 +1,182 @@
+use super::*;
+use crate::{ConfigError, parse};
+
+const GATEWAY: &str = "\
+set interfaces secgw sgw0 description 'to site b'
+set interfaces secgw sgw0 port 0 driver packet
+set interfaces secgw sgw0 port 0 interface eth1
+set interfaces secgw sgw0 port 0 neighbour 02:00:00:00:00:01
+set interfaces secgw sgw0 port 0 side protected
+set interfaces secgw sgw0 port 1 interface eth2
+set interfaces secgw sgw0 port 1 neighbour 02:00:00:00:00:02
+set interfaces secgw sgw0 port 1 side unprotected
+set interfaces secgw sgw0 sa to-b direction out
+set interfaces secgw sgw0 sa to-b spi 1005
+set interfaces secgw sgw0 sa to-b encryption aes128gcm128
+set interfaces secgw sgw0 sa to-b key 000102030405060708090a0b0c0d0e0f10111213
+set interfaces secgw sgw0 sa to-b local-address 192.0.2.1
+set interfaces secgw sgw0 sa to-b remote-address 192.0.2.2
+set interfaces secgw sgw0 sa from-b direction in
+set interfaces secgw sgw0 sa from-b spi 1006
+set interfaces secgw sgw0 sa from-b encryption aes256
+set interfaces secgw sgw0 sa from-b key 000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0f
+set interfaces secgw sgw0 sa from-b hash sha1
+set interfaces secgw sgw0 sa from-b hash-key 000102030405060708090a0b0c0d0e0f10111213
+set interfaces secgw sgw0 sa from-b local-address 192.0.2.1
+set interfaces secgw sgw0 sa from-b remote-address 192.0.2.2
+set interfaces secgw sgw0 policy 10 direction out
+set interfaces secgw sgw0 policy 10 action protect
+set interfaces secgw sgw0 policy 10 sa to-b
+set interfaces secgw sgw0 policy 10 source prefix 10.1.0.0/24
+set interfaces secgw sgw0 policy 10 destination prefix 10.2.0.0/24
+set interfaces secgw sgw0 policy 10 destination port 1024-2047
+set interfaces secgw sgw0 policy 10 protocol udp
+set interfaces secgw sgw0 policy 20 direction in
+set interfaces secgw sgw0 policy 20 action protect
+set interfaces secgw sgw0 policy 20 sa from-b
+set interfaces secgw sgw0 policy 9 direction out
+set interfaces secgw sgw0 policy 9 action discard
+set interfaces secgw sgw0 route 10.1.0.0/24 port 0
+set interfaces secgw sgw0 route 192.0.2.2/32 port 1
+set interfaces secgw sgw0 mtu 1400
+";
+
+fn settings(text: &str) -> Result<Settings, Vec<ConfigError>> {
+    parse(text).and_then(|tree| Settings::new(&tree)).map(|(settings, _)| settings)
+}
+
+fn gateway(text: &str) -> Secgw {
+    let mut settings = settings(text).unwrap_or_else(|errors| panic!("{errors:#?}"));
+    settings.secgw.remove("sgw0").expect("it is there")
+}
+
+/// The only thing that is wrong once a line is added or replaced.
+fn wrong(text: &str) -> ConfigError {
+    let mut errors = settings(text).expect_err(text);
+    assert_eq!(errors.len(), 1, "{errors:#?}");
+    errors.remove(0)
+}
+
+#[test]
+fn a_gateway_is_read_with_all_its_parts() {
+    let read = gateway(GATEWAY);
+    assert_eq!((read.mtu, read.window, read.extended_sequence), (1400, 128, false));
+    let port = &read.ports[&0];
+    assert_eq!(
+        (port.driver, port.is_protected, port.neighbour),
+        (Driver::AfPacket, true, [2, 0, 0, 0, 0, 1])
+    );
+    assert_eq!(read.ports[&1].driver, Driver::AfXdp);
+    let [from, to] = &read.sas[..] else { panic!("{:?}", read.sas) };
+    assert_eq!((from.spi, from.protection.name()), (1006, "aes-256-cbc with sha1-hmac".to_owned()));
+    assert_eq!((from.keys.len(), to.keys.len()), (52, 20));
+    let [local, remote] = ["192.0.2.1", "192.0.2.2"].map(|address| address.parse().expect("literal"));
+    assert_eq!(from.mode, Mode::Tunnel { source: remote, destination: local });
+    assert_eq!(to.mode, Mode::Tunnel { source: local, destination: remote });
+    let ten: Vec<&Policy> = read.policies.iter().filter(|policy| policy.line == 10).collect();
+    let [ten] = ten[..] else { panic!("one family: {ten:?}") };
+    assert_eq!((ten.action, ten.protocol), (Action::Protect(1005), Protocol { value: 17, mask: 255 }));
+    assert_eq!((ten.source_ports, ten.destination_ports), (Ports::ALL, Ports { low: 1024, high: 2047 }));
+    let nine: Vec<&Policy> = read.policies.iter().filter(|policy| policy.line == 9).collect();
+    assert!(nine.len() == 2 && nine.iter().all(|nine| nine.priority > ten.priority), "{nine:?}");
+    assert_eq!(read.routes.len(), 2);
+}
+
+#[test]
+fn what_no_policy_is_for_is_dropped_in_both_families_and_directions() {
+    let without: String =
+        GATEWAY.lines().filter(|line| !line.contains(" policy ")).map(|line| format!("{line}\n")).collect();
+    let read = gateway(&without);
+    for family in Family::ALL {
+        for direction in Direction::ALL {
+            let is_there = |policy: &&Policy| (policy.family, policy.direction) == (family, direction);
+            let found: Vec<&Policy> = read.policies.iter().filter(is_there).collect();
+            let [found] = found[..] else { panic!("{family:?} {direction:?}: {found:?}") };
+            assert_eq!((found.action, found.priority, found.source), (Action::Discard, LOWEST, any(family)));
+        }
+    }
+}
+
+#[test]
+fn what_is_disabled_is_not_served() {
+    let text = format!("{GATEWAY}set interfaces secgw sgw0 disable\n");
+    assert!(settings(&text).expect("it is right").is_empty());
+}
+
+#[test]
+fn a_gateway_comes_back_from_its_own_text() {
+    let tree = parse(GATEWAY).expect("it is right");
+    let printed = crate::print::commands(&tree, true);
+    assert_eq!(gateway(&printed), gateway(GATEWAY));
+}
+
+#[test]
+fn what_does_not_go_together_is_refused_at_its_line() {
+    let line = |text: &str| {
+        let place = GATEWAY.lines().position(|line| line == text);
+        place.map_or_else(|| panic!("{text}"), |place| place + 1)
+    };
+    let set = |rest: &str| format!("set interfaces secgw sgw0 {rest}");
+    for (old, new, reason) in [
+        ("policy 10 sa to-b", "policy 10 sa to-c", "policy 10: there is no sa to-c"),
+        ("policy 10 sa to-b", "policy 10 sa from-b", "sa from-b is for the other direction"),
+        (
+            "policy 10 source prefix 10.1.0.0/24",
+            "policy 10 source prefix fd01::/64",
+            "one is IPv4, one is IPv6",
+        ),
+        ("policy 10 destination port 1024-2047", "policy 10 destination port 2047-1024", "no range of ports"),
+        (
+            "sa to-b key 000102030405060708090a0b0c0d0e0f10111213",
+            "sa to-b key 0001",
+            "key must have 20 bytes",
+        ),
+        ("sa from-b hash sha1", "sa from-b hash sha256", "hash-key must have 32 bytes"),
+        (
+            "sa to-b encryption aes128gcm128",
+            "sa to-b encryption aes128",
+            "alone does not authenticate packets",
+        ),
+        (
+            "sa to-b remote-address 192.0.2.2",
+            "sa to-b remote-address 2001:db8::2",
+            "one is IPv4, one is IPv6",
+        ),
+        ("port 1 interface eth2", "port 1 interface eth1", "port 0 has the interface eth1 already"),
+        (
+            "port 1 neighbour 02:00:00:00:00:02",
+            "port 1 neighbour 01:00:5e:00:00:02",
+            "no Ethernet address of a station",
+        ),
+        ("route 192.0.2.2/32 port 1", "route 192.0.2.2/32 port 2", "there is no port 2"),
+    ] {
+        let (old, new) = (set(old), set(new));
+        let errors = settings(&GATEWAY.replace(&old, &new)).expect_err(&new);
+        // An SA that is refused is missing in its policy, too.
+        let error = errors
+            .iter()
+            .find(|error| error.reason.contains(reason))
+            .unwrap_or_else(|| panic!("{errors:#?}"));
+        assert!(error.fix.is_some() && !error.to_string().contains("0001"), "{error}");
+        if !["one is IPv4", "alone", "hash-key"].iter().any(|other| reason.contains(other)) {
+            assert_eq!(error.location.line, line(&old), "{error}");
+        }
+    }
+    let is_missing = |rest: &str, reason: &str| {
+        let errors = settings(&GATEWAY.replace(&format!("{}\n", set(rest)), "")).expect_err(rest);
+        assert!(errors.iter().any(|error| error.reason.contains(reason)), "{errors:#?}");
+    };
+    is_missing("sa to-b spi 1005", "sa to-b: spi is not set");
+    is_missing("port 0 side protected", "port 0: side is not set");
+    is_missing("policy 9 action discard", "policy 9: action is not set");
+    is_missing("sa from-b hash-key 000102030405060708090a0b0c0d0e0f10111213", "hash-key is not set");
+    let unprotected = GATEWAY.replace("port 1 side unprotected", "port 1 side protected");
+    assert!(wrong(&unprotected).reason.contains("has no unprotected port"));
+    let twice: String =
+        GATEWAY.lines().map(|line| format!("{line}\n{}\n", line.replace(" sa to-b ", " sa to-c "))).collect();
+    let errors = settings(&twice).expect_err("the same SPI and key");
+    let said = |part: &str| errors.iter().any(|error| error.reason.contains(part));
+    assert!(said("has the SPI 1005 in the same direction") && said("has the same key"), "{errors:#?}");
+    let ike = wrong(&format!("{GATEWAY}{}\n", set("policy 10 ike site-b")));
+    assert!(ike.fix.is_some_and(|fix| fix.contains("--ike FILE")));
+}

@@ -1,0 +1,102 @@
+//! The answer of the API about `postern secgw`.
+
+use crate::ipsec::model::IpsecPeer;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `GET /v1/secgw`
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
+pub struct Secgw {
+    /// The file that is in force.
+    pub file: String,
+    /// How often another one has taken its place since the start.
+    pub reloads: u64,
+    /// The ports.
+    pub ports: Vec<Port>,
+    /// The SAs, in the order of the file.
+    pub sas: Vec<Sa>,
+    /// The policies, those for outbound packets first.
+    pub rules: Vec<Rule>,
+    /// Drops of all packets, with those of SAs; only reasons that have occurred.
+    pub drops: Vec<Drop>,
+    /// The Ethernet addresses behind ports.
+    pub neighbours: Vec<Neighbour>,
+    /// The peers of IKE that policies name, with their IKE SAs and tunnels.
+    #[serde(default)]
+    pub ike: Vec<IpsecPeer>,
+}
+
+/// A port.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
+pub struct Port {
+    /// Its number.
+    pub number: u16,
+    /// Its interface.
+    pub interface: String,
+    /// Whether its packets are in clear.
+    pub is_protected: bool,
+    /// Frames received.
+    pub received: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Frames sent.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+}
+
+/// An SA.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
+pub struct Sa {
+    /// `out` or `in`.
+    pub direction: String,
+    /// Its SPI.
+    pub spi: u32,
+    /// Its algorithms.
+    pub algorithms: String,
+    /// Its line of the file.
+    pub line: u32,
+    /// Packets: sent, or received and authentic.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets that the SA dropped; only reasons that have occurred.
+    pub drops: Vec<Drop>,
+}
+
+/// A policy.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
+pub struct Rule {
+    /// `out` or `in`.
+    pub direction: String,
+    /// Its line of the file; none for packets that match no policy, which are dropped.
+    pub line: Option<u32>,
+    /// What happens to its packets.
+    pub action: String,
+    /// Packets that matched.
+    pub packets: u64,
+    /// Their bytes, as IP packets in clear.
+    pub bytes: u64,
+}
+
+/// Packets dropped for a reason.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
+pub struct Drop {
+    /// The name of the reason.
+    pub reason: String,
+    /// What it means.
+    pub meaning: String,
+    /// How many.
+    pub packets: u64,
+}
+
+/// The station behind a port.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
+pub struct Neighbour {
+    /// The number of the port.
+    pub port: u16,
+    /// Its interface.
+    pub interface: String,
+    /// The Ethernet address of the station, to which all packets of the port go.
+    pub address: String,
+}

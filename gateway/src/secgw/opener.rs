@@ -1,0 +1,73 @@
+//! Opens ports for the daemon, which gives up the rights to at its start: a thread that was started before keeps them.
+
+use super::plan::PortPlan;
+use super::ports::{FramePort, PortError, open};
+use super::reopen::Reopened;
+use super::worker::Stopper;
+use crate::rights::Rights;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use std::io;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// Why there are no ports.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// One of them could not be opened.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// There is no thread to open them again.
+    #[error("a thread for ports: {0}")]
+    Thread(#[from] io::Error),
+    /// The thread has ended.
+    #[error("the thread that opens ports has ended\n  fix: restart the daemon")]
+    Ended,
+}
+
+/// Open ports, and those that are opened again later.
+pub(super) type Opened = (Vec<FramePort>, Arc<Reopened>);
+
+struct Request {
+    ports: Vec<PortPlan>,
+    stopper: Stopper,
+    reply: oneshot::Sender<Result<Opened, OpenError>>,
+}
+
+/// Asks the thread. It ends with the last of them.
+#[derive(Clone)]
+pub struct Opener(Sender<Request>);
+
+impl Opener {
+    /// Starts the thread, which first does `prepare`: as a process that gives up rights does.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub fn start(prepare: impl FnOnce() + Send + 'static) -> io::Result<Self> {
+        let (requests, inbox) = unbounded();
+        std::thread::Builder::new().name("secgw opener".to_owned()).spawn(move || {
+            prepare();
+            Rights::Ports.keep();
+            serve(&inbox);
+        })?;
+        Ok(Self(requests))
+    }
+
+    /// Opens ports; `stopper` is that of their worker.
+    pub(super) async fn open(&self, ports: Vec<PortPlan>, stopper: Stopper) -> Result<Opened, OpenError> {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.0.send(Request { ports, stopper, reply });
+        answer.await.unwrap_or(Err(OpenError::Ended))
+    }
+}
+
+fn serve(inbox: &Receiver<Request>) {
+    for Request { ports, stopper, reply } in inbox {
+        // The daemon may be about to end.
+        let _ = reply.send(open_all(&ports, stopper));
+    }
+}
+
+fn open_all(ports: &[PortPlan], stopper: Stopper) -> Result<Opened, OpenError> {
+    let opened = ports.iter().map(open).collect::<Result<Vec<FramePort>, _>>()?;
+    Ok((opened, Reopened::watch(ports, stopper)?))
+}

@@ -1,0 +1,111 @@
+//! Ports whose interface was deleted: a thread that may open ports waits for a new interface of the name, and gives the open port to the
+//! worker. The other ports go on meanwhile.
+
+use super::plan::PortPlan;
+use super::ports::{FramePort, open};
+use super::worker::Stopper;
+use crate::rights::Rights;
+use rustix::net::{AddressFamily, SocketType, netdevice, socket};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How often interfaces are looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Ports that were opened again, for the worker.
+#[derive(Default)]
+pub struct Reopened {
+    is_any: AtomicBool,
+    ports: Mutex<Vec<FramePort>>,
+}
+
+impl Reopened {
+    /// Starts the thread. It keeps the rights to open ports, so it must be started while the process has them.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn watch(plans: &[PortPlan], stopper: Stopper) -> io::Result<Arc<Self>> {
+        let reopened = Arc::<Self>::default();
+        let mut watched: Vec<Watched> = plans.iter().cloned().map(Watched::new).collect();
+        let give = Arc::clone(&reopened);
+        std::thread::Builder::new().name("secgw ports".to_owned()).spawn(move || {
+            Rights::Ports.keep();
+            loop {
+                std::thread::sleep(LOOK);
+                // The worker has ended.
+                if Arc::strong_count(&give) == 1 {
+                    return;
+                }
+                for port in watched.iter_mut().filter_map(Watched::look) {
+                    give.give(port);
+                    stopper.wake();
+                }
+            }
+        })?;
+        Ok(reopened)
+    }
+
+    fn give(&self, port: FramePort) {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner).push(port);
+        self.is_any.store(true, Ordering::Release);
+    }
+
+    /// The ports that have been opened since the last call.
+    #[inline]
+    pub fn take(&self) -> Vec<FramePort> {
+        if !self.is_any.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        self.is_any.store(false, Ordering::Relaxed);
+        std::mem::take(&mut *self.ports.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A port, and the interface that it was opened with.
+struct Watched {
+    plan: PortPlan,
+    index: Option<u32>,
+    /// What was said last about why it is not open.
+    said: Option<String>,
+}
+
+impl Watched {
+    fn new(plan: PortPlan) -> Self {
+        let index = index(&plan.interface);
+        Self { plan, index, said: None }
+    }
+
+    /// The port, if it has just been opened again.
+    fn look(&mut self) -> Option<FramePort> {
+        let there = index(&self.plan.interface);
+        if there.is_some() && there == self.index {
+            return None;
+        }
+        match open(&self.plan) {
+            Ok(port) => {
+                self.index = index(&self.plan.interface);
+                self.said = None;
+                tracing::info!("port {} ({}) is open again", self.plan.number, self.plan.interface);
+                Some(port)
+            }
+            Err(error) => {
+                let error = error.to_string();
+                if self.said.as_ref() != Some(&error) {
+                    tracing::warn!(
+                        "the interface of a port was deleted: it is opened again when it is there; the other ports go on: {error}"
+                    );
+                }
+                self.said = Some(error);
+                None
+            }
+        }
+    }
+}
+
+/// The number of an interface, up or down.
+fn index(name: &str) -> Option<u32> {
+    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
+    netdevice::name_to_index(&socket, name).ok()
+}

@@ -1,0 +1,119 @@
+//! A file that is read again while packets pass.
+
+use super::*;
+use packet::DropReason::Replayed;
+
+impl Scene {
+    fn reload(&mut self, file: &str) -> Vec<String> {
+        let plan = plan(file, WORDS).unwrap_or_else(|refused| panic!("{refused:?}"));
+        let control = Control::new(Arc::clone(&self.statistics), Arc::new(AwsLc), "x.cfg");
+        control.replace(&plan).expect("the engine has the cipher")
+    }
+}
+
+#[test]
+fn what_is_the_same_goes_on_after_a_reload_and_the_rest_is_new() {
+    let mut scene = Scene::new(&file());
+    let inner = ours(&packet(ICMP, [192, 168, 2, 2], 0, &[8, 0, 1, 2, 3, 4, 5, 6]));
+    let [_, sent] = scene.carry(0, &[inner.clone(), inner.clone()]);
+    let arrived = |sent: &[u8]| [&OURS[..], &sent[6..]].concat();
+    let first = arrived(&sent[0]);
+    assert_eq!(scene.carry(1, std::slice::from_ref(&first))[0].len(), 1);
+    // A line before all others moves them; SA 6 has another key, port 1 another station, and 192.168.3.0 is discarded.
+    let changed = file()
+        .replacen("bypass", "discard", 1)
+        .replace("02:00:00:00:00:0f", "02:00:00:00:00:0e")
+        .replace(&["b2"; 20].join(":"), &["b3"; 20].join(":"));
+    let changes = scene.reload(&format!("\n{changed}"));
+    for change in ["- sa out 6", "+ sa in 6", "sp out: 1 lines added, 1 removed", "neigh: 1 lines"] {
+        assert!(changes.iter().any(|line| line.starts_with(change)), "{change}: {changes:?}");
+    }
+    assert_eq!(changes.len(), 6, "{changes:?}");
+    let [_, sent] = scene.carry(0, &[inner]);
+    assert_eq!(sent[0][..6], [2, 0, 0, 0, 0, 14], "the new station");
+    assert_eq!(sent[0][34..42], [0, 0, 0, 5, 0, 0, 0, 3], "the number follows those before");
+    assert_eq!(scene.carry(1, &[first]), NOTHING, "the window knows what was accepted before");
+    assert_eq!(scene.carry(1, &[arrived(&sent[0])])[0].len(), 1);
+    let to_3 = ours(&packet(ICMP, [192, 168, 3, 2], 0, &[8, 0, 1, 2, 3, 4, 5, 6]));
+    assert_eq!(scene.carry(0, &[to_3]), NOTHING, "the verdict is that of the new file");
+    let shown = scene.statistics.show();
+    assert_eq!(shown.reloads, 1);
+    let sa = |direction: &str| shown.sas.iter().find(|sa| sa.direction == direction && sa.spi == 5);
+    let (sa_out, sa_in) = (sa("out").expect("it is there"), sa("in").expect("it is there"));
+    assert_eq!((sa_out.packets, sa_out.line, sa_in.packets), (3, 7, 2));
+    assert_eq!((&*sa_in.drops[0].reason, sa_in.drops[0].packets), (Replayed.name(), 1));
+    let protect = &shown.rules[0];
+    assert_eq!(
+        (protect.line, &*protect.action, protect.packets, protect.bytes),
+        (Some(2), "protect 5", 3, 3 * 28)
+    );
+    assert_eq!(scene.dropped(), [(Replayed, 1), (DropReason::Denied, 1)]);
+    assert_eq!(scene.reload(&changed), Vec::<String>::new(), "lines may move");
+}
+
+#[test]
+fn an_sa_that_goes_leaves_its_drops_and_its_key_is_erased() {
+    let mut scene = Scene::new(&file());
+    let inner = ours(&packet(ICMP, [192, 168, 2, 2], 0, &[8, 0, 1, 2, 3, 4, 5, 6]));
+    let [_, sent] = scene.carry(0, &[inner]);
+    let arrived = [&OURS[..], &sent[0][6..]].concat();
+    scene.carry(1, &[arrived.clone(), arrived.clone()]);
+    let key = {
+        let tables = scene.statistics.tables.load();
+        Arc::downgrade(&tables.sessions.session(5).expect("it is there").sa)
+    };
+    let without: String = file()
+        .lines()
+        .filter(|line| !line.starts_with("sa in 5 ") && !line.starts_with("sp ipv4 in esp protect 5"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    scene.reload(&without);
+    assert!(key.upgrade().is_none(), "no table and no worker has it");
+    assert_eq!(scene.carry(1, &[arrived]), NOTHING);
+    assert_eq!(scene.dropped(), [(DropReason::UnknownSa, 1), (Replayed, 1)]);
+}
+
+#[test]
+fn an_sa_with_another_address_or_segment_size_keeps_its_numbers_and_its_window() {
+    let mut scene = Scene::new(&file());
+    let inner = ours(&packet(ICMP, [192, 168, 2, 2], 0, &[8, 0, 1, 2, 3, 4, 5, 6]));
+    let [_, sent] = scene.carry(0, std::slice::from_ref(&inner));
+    let first = [&OURS[..], &sent[0][6..]].concat();
+    assert_eq!(scene.carry(1, std::slice::from_ref(&first))[0].len(), 1);
+    let sa = |direction: &str| {
+        let begin = format!("sa {direction} 5 ");
+        file().lines().find(|line| line.starts_with(&begin)).expect("it is there").to_owned()
+    };
+    let moved = sa("out").replace("dst 172.16.2.5", "dst 172.16.2.6");
+    let changed = file()
+        .replace(&sa("in"), &format!("{} mss 1200", sa("in")))
+        .replace(&sa("out"), &moved)
+        .replace("172.16.2.5/32", "172.16.2.0/24");
+    let changes = scene.reload(&changed);
+    assert!(!changes.iter().any(|line| line.contains("sa in 5")), "{changes:?}");
+    let [_, sent] = scene.carry(0, &[inner]);
+    assert_eq!(sent[0][30..34], [172, 16, 2, 6], "the new address");
+    assert_eq!(sent[0][38..42], [0, 0, 0, 2], "the number follows the one before");
+    assert_eq!(scene.carry(1, &[first]), NOTHING, "the window knows what was accepted before");
+}
+
+#[test]
+fn an_sa_does_not_begin_again_with_a_key_that_was_used() {
+    let mut scene = Scene::new(&file());
+    let without = file()
+        .lines()
+        .filter(|line| !line.contains(" 6 "))
+        .fold(String::new(), |all, line| all + line + "\n");
+    assert!(scene.reload(&without).iter().any(|line| line.starts_with("- sa out 6")));
+    let error = |scene: &mut Scene, file: &str| {
+        let plan = plan(file, WORDS).unwrap_or_else(|refused| panic!("{refused:?}"));
+        let control = Control::new(Arc::clone(&scene.statistics), Arc::new(AwsLc), "x.cfg");
+        control.replace(&plan).expect_err("it is refused").in_file("x.cfg")
+    };
+    let said = error(&mut scene, &file());
+    assert!(said.starts_with("x.cfg:") && said.contains(": error: sa "), "{said}");
+    assert!(said.contains(" 6: its key was used") && said.contains("fix: write a new key"), "{said}");
+    assert!(scene.statistics.show().sas.iter().all(|sa| sa.spi == 5), "nothing has changed");
+    let other_key = file().replace(&["b2"; 20].join(":"), &["b3"; 20].join(":"));
+    assert!(scene.reload(&other_key).iter().any(|line| line.starts_with("+ sa out 6")));
+}
