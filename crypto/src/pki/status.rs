@@ -38,7 +38,19 @@ impl TrustStore {
         [certificate, issuer, authority]: [&Certificate; 3],
         now: Duration,
     ) -> Result<(), ChainFailure> {
+        let has_place = !certificate.list_urls().is_empty() || !certificate.status_urls().is_empty();
+        let is_required = match self.revocation {
+            Revocation::Relaxed => false,
+            Revocation::IfUri => has_place,
+            Revocation::Strict => true,
+        };
         let evidence = self.evidence.as_ref();
+        // Read the progress before the data. A fetch that ends in between is then seen as both awaited and answered,
+        // never as neither.
+        let progress = evidence.filter(|_| is_required).and_then(|evidence| {
+            evidence.want([certificate, issuer, authority], now);
+            evidence.progress(certificate, issuer, now)
+        });
         let answer = evidence.and_then(|evidence| evidence.answer_about(certificate, issuer, now));
         let lists = self.lists_of(certificate, issuer);
         if answer.is_some_and(|answer| answer.is_revoked) || is_revoked_by(&lists, certificate) {
@@ -48,22 +60,9 @@ impl TrustStore {
         if lists.is_empty() && self.has_unsigned_list(certificate, issuer) {
             return Err(ChainFailure::RevocationListSignature);
         }
-        let has_place = !certificate.list_urls().is_empty() || !certificate.status_urls().is_empty();
-        let is_required = match self.revocation {
-            Revocation::Relaxed => false,
-            Revocation::IfUri => has_place,
-            Revocation::Strict => true,
-        };
-        if !is_required {
+        if !is_required || answer.is_some() || lists.iter().any(|list| list.is_fresh(now)) {
             return Ok(());
         }
-        if let Some(evidence) = evidence {
-            evidence.want([certificate, issuer, authority], now);
-        }
-        if answer.is_some() || lists.iter().any(|list| list.is_fresh(now)) {
-            return Ok(());
-        }
-        let progress = evidence.and_then(|evidence| evidence.progress(certificate, issuer, now));
         Err(match progress {
             Some((progress, true)) => ChainFailure::StatusAwaited(progress),
             Some((progress, false)) => ChainFailure::StatusUnknown(progress),
