@@ -196,11 +196,13 @@ fn keeps_all_over_reloads(lab: &Lab, file: &Path) {
             is_over.store(true, Ordering::Relaxed);
             answered
         });
-        let mut reloads = 0;
+        let mut reloads = 0_u32;
         while reloads < 3 || !is_over.load(Ordering::Relaxed) {
             reloads += 1;
-            let rule =
-                format!("sp ipv4 out esp discard pri 9 dst 10.0.0.{reloads}/32 sport 0:65535 dport 0:65535");
+            let [.., third, fourth] = u32::to_be_bytes(reloads);
+            let rule = format!(
+                "sp ipv4 out esp discard pri 9 dst 10.0.{third}.{fourth}/32 sport 0:65535 dport 0:65535"
+            );
             std::fs::write(file, format!("{rule}\n{right}")).expect("it can be written");
             let (said, status) = ask(file, &["reload", "secgw"]);
             assert!(status == Some(0) && said.ends_with("the file is in force\n"), "{said}");
