@@ -7,8 +7,9 @@ use port::pcap::write_frames;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, connect, recv, send, socket,
 };
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -24,8 +25,18 @@ const START: Duration = Duration::from_secs(30);
 /// # Errors
 /// A package is missing, or the source is not to be had: with what to install.
 pub fn build(directory: &Path) -> Outcome<PathBuf> {
-    const SCRIPT: &str = include_str!("../../../scripts/ipsec-secgw.sh");
-    let output = Command::new("bash").args(["-c", SCRIPT, "ipsec-secgw.sh"]).arg(directory).output()?;
+    // The first one starts the other, beside it.
+    const SCRIPTS: [(&str, &str); 2] = [
+        ("ipsec-secgw.sh", include_str!("../../../scripts/ipsec-secgw.sh")),
+        ("dpdk-source.sh", include_str!("../../../scripts/dpdk-source.sh")),
+    ];
+    let scripts = tempfile::Builder::new().prefix("postern-bench-").tempdir()?;
+    for (name, text) in SCRIPTS {
+        let path = scripts.path().join(name);
+        std::fs::write(&path, text)?;
+        std::fs::set_permissions(&path, Permissions::from_mode(0o700))?;
+    }
+    let output = Command::new("bash").arg(scripts.path().join(SCRIPTS[0].0)).arg(directory).output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).trim_end().to_owned().into());
     }
