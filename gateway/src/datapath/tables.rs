@@ -11,7 +11,7 @@ use super::staging::{Budget, Staging};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use crossbeam_utils::CachePadded;
-use packet::Endpoint;
+use packet::{DropCounters, Endpoint};
 use port::Wake;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
@@ -40,6 +40,8 @@ pub struct Peer {
     pub unsent: AtomicU64,
     /// Authentic traffic received from it.
     pub received: CachePadded<Traffic>,
+    /// Where drops of its packets are counted; `None` for among all.
+    drops: Option<Arc<DropCounters>>,
 }
 
 /// Outside bytes and packets in one direction.
@@ -81,7 +83,20 @@ impl Peer {
             sent: CachePadded::default(),
             unsent: AtomicU64::new(0),
             received: CachePadded::default(),
+            drops: None,
         }
+    }
+
+    /// The same, with drop counters of its own.
+    #[must_use]
+    pub fn with_drops(self, drops: Arc<DropCounters>) -> Self {
+        Self { drops: Some(drops), ..self }
+    }
+
+    /// Where drops of its packets are counted: with the peer, or among `all`.
+    #[inline]
+    pub fn drops<'a>(&'a self, all: &'a DropCounters) -> &'a DropCounters {
+        self.drops.as_deref().unwrap_or(all)
     }
 
     /// The SA to send with at `now`, unless packets must be staged for a new key or behind others.

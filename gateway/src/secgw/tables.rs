@@ -179,17 +179,6 @@ impl SecgwTables {
         };
         Ok((tables, arriving))
     }
-
-    /// Where drops of packets of an SA are counted: with the SA, or if it is one of IKE, among all.
-    #[inline]
-    pub(super) fn drops_of<'a>(&'a self, peer: &Peer, all: &'a DropCounters) -> &'a DropCounters {
-        if peer.tunnel().is_some_and(|tunnel| tunnel.ike_peer != 0) {
-            return all;
-        }
-        let place = self.sas.partition_point(|sa| sa.peer.id < peer.id);
-        // An SA of the tables before or after these may be installed already, or still.
-        self.sas.get(place).filter(|sa| sa.peer.id == peer.id).map_or(all, |sa| &sa.drops)
-    }
 }
 
 /// The SAs of a plan.
@@ -223,7 +212,10 @@ impl Sas {
             used_keys.add(settings);
             let (peer, drops) = match same {
                 Some(sa) => (Arc::clone(&sa.peer), Arc::clone(&sa.drops)),
-                None => (Arc::new(peer(id, settings, plan.mtu)), Arc::default()),
+                None => {
+                    let drops = Arc::<DropCounters>::default();
+                    (Arc::new(peer(id, settings, plan.mtu).with_drops(Arc::clone(&drops))), drops)
+                }
             };
             let before = before.filter(|_| keyed.is_some());
             let (first, is_extended) = modes::numbers(settings, plan);

@@ -295,7 +295,7 @@ impl Worker {
         tables.modes.clamp_out(batch, all);
         for routed in all.drain(..) {
             let peer = Arc::clone(&routed.peer);
-            let drops = tables.drops_of(&peer, drops);
+            let drops = peer.drops(drops);
             self.routed.push(routed);
             fit::fit(batch, NO_CLAMP, drops, &mut self.errors, &mut self.routed, &mut self.fitted);
             assign::assign(batch, NO_CLAMP.mtu, now, drops, &mut self.fitted, &mut self.assigned);
@@ -323,7 +323,7 @@ impl Worker {
         inbound::check_addresses(batch, drops, all);
         for sa_batch in all.drain(..) {
             let session = Arc::clone(&sa_batch.session);
-            let drops = tables.drops_of(&session.peer, drops);
+            let drops = session.peer.drops(drops);
             sa_batches.push(sa_batch);
             check::check(batch, now, drops, sa_batches, sequences);
             decrypt::decrypt(batch, drops, sa_batches, sequences);
