@@ -409,3 +409,42 @@ fn the_daemon_is_an_encryptor_as_its_configuration_says_and_exchanges_it_without
     assert!(!answers(&lab, "192.168.2.2") && ask(&left, "show secgw").contains("no gateway"));
     lab.kill(right, Signal::TERM);
 }
+
+#[test]
+fn a_gateway_without_a_socket_reads_its_file_only_when_it_is_told_to() {
+    let Some(mut lab) = crate::support::lab(&["alone"]) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, log) = (folder.path().join("alone.cfg"), folder.path().join("log"));
+    std::fs::write(&path, file(&vec!["a1"; 20].join(":"))).expect("it can be written");
+    let mut command = lab.command("alone", postern());
+    command.args([
+        "secgw",
+        "-l",
+        "0",
+        "--no-pci",
+        "--vdev",
+        "net_tap0,iface=t0",
+        "--vdev",
+        "net_tap1,iface=t1",
+    ]);
+    command
+        .args(["--", "-P", "-p", "0x3", "-u", "0x2", "-f"])
+        .arg(&path)
+        .args(["--config", "(0,0,0),(1,0,0)"]);
+    // No process can make a file there.
+    command.args(["--api", "/proc/secgw.sock"]);
+    command.stdout(File::create(folder.path().join("statistics")).expect("it can be made"));
+    command.stderr(File::create(&log).expect("it can be made"));
+    let gateway = lab.start(&mut command).expect("it starts");
+    let said = || std::fs::read_to_string(&log).expect("it is there");
+    let reads = || said().matches("read again: nothing has changed").count();
+    wait_until(PATIENCE, || said().contains("packets are forwarded"))
+        .unwrap_or_else(|_| panic!("{}", said()));
+    assert!(said().contains("postern show secgw will not find this gateway"), "{}", said());
+    for times in 1..=3 {
+        gateway.signal(Signal::HUP);
+        wait_until(PATIENCE, || reads() >= times).unwrap_or_else(|_| panic!("{}", said()));
+        assert_eq!(reads(), times, "{}", said());
+    }
+    lab.kill(gateway, Signal::TERM);
+}

@@ -180,7 +180,8 @@ async fn read_again(
     loop {
         let order = tokio::select! {
             _ = hangup.recv() => None,
-            order = orders.recv() => order,
+            // Without its socket nobody gives orders, and there is no end of them to wait for.
+            Some(order) = orders.recv() => Some(order),
         };
         let reloaded = source.read_again(&control).await;
         if let Some(order) = order {
