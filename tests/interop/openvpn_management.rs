@@ -6,6 +6,7 @@ use crate::openvpn_ends::{
 };
 use crate::support::{PATIENCE, sites_and, skip};
 use lab::{Lab, wait_until};
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -14,6 +15,8 @@ use tempfile::TempDir;
 /// A program at the management interface.
 struct Manager {
     lines: BufReader<UnixStream>,
+    /// Notices that came while an answer was awaited: the client tells at any moment.
+    notices: VecDeque<String>,
     /// All that was read.
     seen: String,
 }
@@ -29,21 +32,26 @@ impl Manager {
         assert!(connected.is_ok(), "{} is not there", socket.display());
         let stream = stream.expect("it is connected");
         stream.set_read_timeout(Some(4 * PATIENCE)).expect("a socket");
-        Self { lines: BufReader::new(stream), seen: String::new() }
+        Self { lines: BufReader::new(stream), notices: VecDeque::new(), seen: String::new() }
     }
 
     fn writes(&mut self, line: &str) {
         self.lines.get_mut().write_all(format!("{line}\n").as_bytes()).expect("it is connected");
     }
 
-    /// Reads until a line begins so; returns this line and those before it.
+    fn line(&mut self, awaited: &str) -> String {
+        let mut line = String::new();
+        let read = self.lines.read_line(&mut line);
+        assert!(matches!(read, Ok(1..)), "{awaited:?} has not come: {read:?}\n{}", self.seen);
+        self.seen.push_str(&line);
+        line
+    }
+
+    /// Reads until a notice begins so; returns this line and those before it.
     fn reads(&mut self, begin: &str) -> String {
         let mut text = String::new();
         loop {
-            let mut line = String::new();
-            let read = self.lines.read_line(&mut line);
-            assert!(matches!(read, Ok(1..)), "{begin:?} has not come: {read:?}\n{}", self.seen);
-            self.seen.push_str(&line);
+            let line = self.notices.pop_front().unwrap_or_else(|| self.line(begin));
             text.push_str(&line);
             if line.starts_with(begin) {
                 return text;
@@ -51,9 +59,21 @@ impl Manager {
         }
     }
 
+    /// The answer to a command, up to a line that begins so, without the notices in between.
     fn answers(&mut self, line: &str, begin: &str) -> String {
         self.writes(line);
-        self.reads(begin)
+        let mut text = String::new();
+        loop {
+            let line = self.line(begin);
+            if line.starts_with('>') {
+                self.notices.push_back(line);
+                continue;
+            }
+            text.push_str(&line);
+            if line.starts_with(begin) {
+                return text;
+            }
+        }
     }
 
     /// The number of the next client that is asked about, with its variables.
