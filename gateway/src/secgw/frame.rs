@@ -8,7 +8,8 @@ use zerocopy::{FromBytes, IntoBytes};
 /// An Ethernet address.
 pub type Address = [u8; 6];
 
-/// Cuts each frame to its IP packet. Drops frames without IP, and those for other stations unless `station` is none.
+/// Cuts each frame to its IP packet. Drops frames without IP, and those for other stations unless `station` is none. An IP packet for
+/// one host that is sent to many stations is not forwarded (RFC 1812 section 5.3.4): each gateway of the link would send a copy.
 pub fn strip(batch: &mut Batch, station: Option<Address>, drops: &DropCounters) {
     for index in 0..batch.len() {
         if !batch.is_live(index) {
@@ -39,6 +40,9 @@ fn payload(frame: &[u8], station: Option<Address>) -> Result<usize, DropReason> 
     let is_v4 = matches!(ip, IpPacket::V4(..));
     if is_v4 != (header.ether_type.get() == IPV4) {
         return Err(DropReason::Malformed);
+    }
+    if is_group && station.is_some() && !ip.destination().is_multicast() {
+        return Err(DropReason::OtherStation);
     }
     Ok(ip.bytes().len())
 }

@@ -1,7 +1,7 @@
 //! Packets that are longer than the MTU: cut into fragments (RFC 791 section 3.2, RFC 8200 section 4.5).
 
 use packet::header::chain::place_for_fragment;
-use packet::header::ip::{IpPacket, Ipv4Header};
+use packet::header::ip::{IpPacket, Ipv4Header, MAXIMUM};
 use packet::{Batch, DropReason};
 use std::ops::Range;
 use zerocopy::IntoBytes;
@@ -12,6 +12,8 @@ const FRAGMENT: u8 = 44;
 const FRAGMENT_HEADER: usize = 8;
 /// The flag "more fragments" of IPv4.
 const MORE: u16 = 0x2000;
+/// The bits of a fragment offset of IPv4.
+const MOST_OFFSET: u16 = 0x1fff;
 /// Fragment offsets count units of 8 bytes.
 const UNIT: usize = 8;
 
@@ -71,10 +73,14 @@ impl Cutter {
         let length = self.header.len();
         let step = step(mtu, length)?;
         let (first, payload) = (batch.len(), self.packet.len() - length);
+        // RFC 791 section 3.1: the whole would be longer than an IP packet can be, and the offset longer than its field.
+        if usize::from(fragment & MOST_OFFSET) * UNIT + payload > MAXIMUM {
+            return Err(DropReason::Malformed);
+        }
         for start in (0..payload).step_by(step) {
             let end = payload.min(start + step);
             let more = if end < payload { MORE } else { fragment & MORE };
-            let offset = (fragment & 0x1fff) + (start / UNIT) as u16;
+            let offset = (fragment & MOST_OFFSET) + (start / UNIT) as u16;
             if start > 0 {
                 forget_options(&mut self.header[Ipv4Header::LENGTH..]);
             }

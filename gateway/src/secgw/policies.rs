@@ -1,6 +1,6 @@
 //! SP: the policies of one direction, and what they say about a packet.
 
-use super::access::{Access, FiveTuple, FlowCache, Rule, RuleIndex};
+use super::access::{Access, FiveTuple, FlowCache, Ports, Rule, RuleIndex};
 use config::secgw::settings::{Action, Direction, Family, Policy};
 use packet::header::flow::{Upper, number};
 use packet::header::ip::IpPacket;
@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The policies of a direction.
 pub struct Policies {
     access: Access,
+    /// The rules as they are for packets without ports, if that is another table.
+    without_ports: Option<Access>,
     rows: Vec<Row>,
     /// Whether there are policies for IPv4 and for IPv6.
     has: [bool; 2],
@@ -69,18 +71,23 @@ impl Policies {
         });
         Self {
             access: Access::build(&rules),
+            without_ports: without_ports(&all, &rules).map(|rules| Access::build(&rules)),
             rows: rows.collect(),
             has: Family::ALL.map(|family| all.iter().any(|policy| policy.family == family)),
             unmatched: Count::default(),
         }
     }
 
-    /// What the policies say about a packet.
-    pub fn find(&self, flow: &FiveTuple) -> Verdict {
+    /// What the policies say about a packet that shows these of its fields.
+    pub fn find(&self, flow: &FiveTuple, shown: Shown) -> Verdict {
         if !self.has[usize::from(!flow.is_v4)] {
             return Verdict { action: Some(Action::Bypass), row: None };
         }
-        let row = self.access.find(flow);
+        let row = match shown {
+            Shown::All => self.access.find(flow),
+            Shown::NoPorts => self.without_ports.as_ref().unwrap_or(&self.access).find(flow),
+            Shown::NoProtocol => None,
+        };
         Verdict { action: row.map(|RuleIndex(row)| self.rows[row as usize].action), row }
     }
 
@@ -145,21 +152,56 @@ fn rule(policy: &Policy) -> Rule {
     }
 }
 
-/// The fields of a packet that policies are about. Ports are the 4 bytes behind the IP header, whatever the protocol is. They are 0
-/// for a fragment that does not have them, and for a packet that ends before them.
+/// The rules for packets without ports, unless they are the same: those of any ports match, so that what is protected with some ports
+/// is protected without them, and a packet passes in clear only if it would with any ports (RFC 4301 section 7).
+fn without_ports(policies: &[&Policy], rules: &[Rule]) -> Option<Vec<Rule>> {
+    let is_any = |ports: Ports| ports == Ports { low: 0, high: u16::MAX };
+    let has_any = |rule: &Rule| is_any(rule.source_ports) && is_any(rule.destination_ports);
+    if rules.iter().all(has_any) {
+        return None;
+    }
+    let widened = policies.iter().zip(rules).map(|(policy, rule)| {
+        // From 1 to 0 there is no port: the rule matches nothing.
+        let is_kept = policy.action != Action::Bypass || has_any(rule);
+        let ports = if is_kept { Ports { low: 0, high: u16::MAX } } else { Ports { low: 1, high: 0 } };
+        Rule { source_ports: ports, destination_ports: ports, ..rule.clone() }
+    });
+    Some(widened.collect())
+}
+
+/// Which of the fields that policies are about a packet shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// Addresses, protocol and ports.
+    All,
+    /// No ports: a later fragment, or a packet that ends before them.
+    NoPorts,
+    /// Addresses only: a chain of IPv6 extension headers that cannot be followed to its end.
+    NoProtocol,
+}
+
+/// The fields of a packet that policies are about. Ports are the 4 bytes behind the IP header, whatever the protocol is, and 0 if the
+/// packet does not show them.
 #[inline]
-pub fn five_tuple(packet: &IpPacket<'_>) -> FiveTuple {
+pub fn five_tuple(packet: &IpPacket<'_>) -> (FiveTuple, Shown) {
     let upper = Upper::of(packet);
+    let is_v4 = matches!(packet, IpPacket::V4(..));
     let ports = if upper.is_later_fragment { None } else { upper.bytes.first_chunk() };
+    let shown = match ports {
+        _ if !is_v4 && upper.ends_in_extension() => Shown::NoProtocol,
+        Some(_) => Shown::All,
+        None => Shown::NoPorts,
+    };
     let &[a, b, c, d] = ports.unwrap_or(&[0; 4]);
-    FiveTuple {
-        is_v4: matches!(packet, IpPacket::V4(..)),
+    let flow = FiveTuple {
+        is_v4,
         protocol: upper.protocol,
         source_port: u16::from_be_bytes([a, b]),
         destination_port: u16::from_be_bytes([c, d]),
         source: number(packet.source()),
         destination: number(packet.destination()),
-    }
+    };
+    (flow, shown)
 }
 
 /// The verdicts about the flows of one direction that a worker has met.
@@ -181,8 +223,12 @@ impl Verdicts {
     /// [`count`](Self::count) at the latest.
     #[inline]
     pub fn verdict(&mut self, policies: &Policies, packet: &IpPacket<'_>) -> Verdict {
-        let flow = five_tuple(packet);
-        let verdict = self.flows.get_or(&flow, || policies.find(&flow));
+        let (flow, shown) = five_tuple(packet);
+        let verdict = match shown {
+            Shown::All => self.flows.get_or(&flow, || policies.find(&flow, shown)),
+            // The flow with the ports 0 is another one.
+            _ => policies.find(&flow, shown),
+        };
         let bytes = packet.bytes().len() as u64;
         match &mut self.run {
             Some(run) if run.verdict == verdict => {

@@ -1,3 +1,4 @@
+mod fragments;
 mod ike;
 mod large;
 mod modes;
@@ -189,6 +190,7 @@ fn what_no_policy_lets_through_is_dropped_with_its_reason() {
         (0, frame(OURS, ARP, &[0; 46]), DropReason::NotIp),
         (0, vlan, DropReason::NotIp),
         (0, frame([2, 0, 0, 0, 0, 2], IPV4, &to(2)), DropReason::OtherStation),
+        (0, frame([0xff; 6], IPV4, &to(2)), DropReason::OtherStation),
         (0, vec![2; 9], DropReason::TooShort),
         (0, ours(&to(2)[..19]), DropReason::Malformed),
         (0, frame(OURS, 0x86dd, &to(2)), DropReason::Malformed),

@@ -103,6 +103,15 @@ impl<'a> Upper<'a> {
     }
 }
 
+impl Upper<'_> {
+    /// Whether the protocol of an IPv6 packet is that of an extension header: then the chain is malformed, longer than 8 headers, or
+    /// goes on in another fragment, and nothing is known about the upper layer.
+    #[inline]
+    pub fn ends_in_extension(&self) -> bool {
+        OPTIONS.contains(&self.protocol) || self.protocol == FRAGMENT
+    }
+}
+
 /// Skips extension headers; a malformed chain is treated as a protocol that is its last header.
 #[inline(never)]
 fn upper_v6(first: u8, payload: &[u8]) -> Upper<'_> {
