@@ -164,7 +164,7 @@ fn without_ports(policies: &[&Policy], rules: &[Rule]) -> Option<Vec<Rule>> {
         // From 1 to 0 there is no port: the rule matches nothing.
         let is_kept = policy.action != Action::Bypass || has_any(rule);
         let ports = if is_kept { Ports { low: 0, high: u16::MAX } } else { Ports { low: 1, high: 0 } };
-        Rule { source_ports: ports, destination_ports: ports, ..rule.clone() }
+        Rule { source_ports: ports, destination_ports: ports, ..*rule }
     });
     Some(widened.collect())
 }

@@ -210,12 +210,11 @@ impl Sas {
                 return Err(TablesError::UsedKey { line, direction: direction.word(), spi });
             }
             used_keys.add(settings);
-            let (peer, drops) = match same {
-                Some(sa) => (Arc::clone(&sa.peer), Arc::clone(&sa.drops)),
-                None => {
-                    let drops = Arc::<DropCounters>::default();
-                    (Arc::new(peer(id, settings, plan.mtu).with_drops(Arc::clone(&drops))), drops)
-                }
+            let (peer, drops) = if let Some(sa) = same {
+                (Arc::clone(&sa.peer), Arc::clone(&sa.drops))
+            } else {
+                let drops = Arc::<DropCounters>::default();
+                (Arc::new(peer(id, settings, plan.mtu).with_drops(Arc::clone(&drops))), drops)
             };
             let before = before.filter(|_| keyed.is_some());
             let (first, is_extended) = modes::numbers(settings, plan);
