@@ -34,6 +34,7 @@ mod openvpn;
 mod operational;
 mod output;
 mod passphrase;
+mod pid_file;
 mod pki;
 mod place;
 mod privilege;
@@ -132,6 +133,9 @@ enum Verb {
     /// Set name servers for a client of OpenVPN; it is started by that, and has its socket as standard input
     #[command(hide = true)]
     NameServers(dns::Arguments),
+    /// Write the pid file of an OpenVPN interface when it says so; it is started by that, and has its socket as standard input
+    #[command(hide = true)]
+    PidFile(pid_file::Arguments),
     /// Serve one OpenVPN interface from OpenVPN's own files: UDP with certificates
     Openvpn(openvpn::Arguments),
     /// Run the IPsec gateway of DPDK's ipsec-secgw from its files and command line, or check them
@@ -188,6 +192,7 @@ fn main() -> ExitCode {
         Verb::HttpsServer(arguments) => https::run(arguments),
         Verb::Archiver(arguments) => archiver::serve(&arguments),
         Verb::NameServers(arguments) => dns::serve(&arguments),
+        Verb::PidFile(arguments) => pid_file::serve(&arguments),
         Verb::ScriptRunner(arguments) => scripts::serve(&arguments),
         Verb::Openvpn(arguments) => openvpn::run(arguments),
         Verb::Wireguard(arguments) => wireguard::run(arguments),

@@ -17,6 +17,7 @@ pub mod partial_checksum;
 pub mod pcap;
 pub mod raw;
 pub mod schedule;
+pub mod shaper;
 pub mod socket_options;
 pub mod tap;
 pub mod tcp;

@@ -309,3 +309,42 @@ fn a_program_challenges_a_client_in_its_session_and_another_by_the_reason_of_a_r
     login(&mut berta, "berta", "CRV1::state-1::123456");
     assert!(wait_until(PATIENCE, || reaches(&lab, OTHER_END)).is_ok(), "{}", logs());
 }
+
+/// A client whose private key is locked asks for its password, as OpenVPN does: again after a wrong one, and after SIGHUP with
+/// `auth-nocache`.
+#[test]
+fn the_password_of_a_private_key_is_asked_for_as_openvpn_asks() {
+    for program in [Program::Ours, Program::Stock] {
+        let Some((mut lab, files)) = lab() else { return };
+        let server = text(&lab, &files, SERVER_END, "");
+        start(&mut lab, &files, Program::Ours, SERVER_END, &server);
+        let [plain, sealed] =
+            ["client.key", "client.sealed"].map(|name| path(&files, name).to_string_lossy().into_owned());
+        let arguments = ["pkcs8", "-topk8", "-in", &plain, "-out", &sealed, "-passout", "pass:s3cret word"];
+        lab::run("openssl", arguments).expect("openssl does it");
+        std::fs::rename(sealed, plain).expect("moved");
+        let socket = path(&files, "client.socket");
+        let lines = format!(
+            "management {} unix\nmanagement-query-passwords\nauth-retry interact\nauth-nocache\n",
+            socket.display()
+        );
+        let client = text(&lab, &files, CLIENT_END, &lines).replace("persist-key\n", "");
+        start(&mut lab, &files, program, CLIENT_END, &client);
+        let mut manager = Manager::connect(&socket);
+        let entered = "SUCCESS: 'Private Key' password entered, but not yet verified";
+        manager.reads(">PASSWORD:Need 'Private Key' password");
+        manager.answers("password \"Private Key\" wrong", entered);
+        manager.reads(">PASSWORD:Verification Failed: 'Private Key'");
+        for reread in [true, false] {
+            manager.reads(">PASSWORD:Need 'Private Key' password");
+            manager.answers("password \"Private Key\" \"s3cret word\"", entered);
+            let log =
+                || std::fs::read_to_string(path(&files, &format!("{CLIENT_END}.log"))).unwrap_or_default();
+            let reached = wait_until(PATIENCE, || reaches(&lab, CLIENT_END));
+            assert!(reached.is_ok() && !log().contains("s3cret"), "{program:?}: {}", log());
+            if reread {
+                manager.answers("signal SIGHUP", "SUCCESS");
+            }
+        }
+    }
+}

@@ -24,6 +24,7 @@ mod openvpn_client;
 mod openvpn_client_ends;
 mod openvpn_ends;
 mod openvpn_process;
+mod openvpn_shaper;
 mod openvpn_site_programs;
 #[allow(dead_code)]
 mod openvpn_sites;

@@ -31,6 +31,9 @@ impl Daemon {
         let started = command.output().expect("it starts");
         assert!(started.status.success() && started.stderr.is_empty(), "{started:?}");
         let id = std::fs::read_to_string(path(&files, "pid")).expect("it was written");
+        // Whoever waits for the file can connect at once.
+        let bound = lab.run("b", "ss", &["-Hlnu", "sport", "=", ":1194"]).expect("ss is there");
+        assert!(bound.contains(":1194"), "{bound}");
         let id = Pid::from_raw(id.trim().parse().expect("a number")).expect("not 0");
         Some(Self { lab, files, id })
     }

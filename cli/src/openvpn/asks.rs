@@ -95,6 +95,11 @@ impl Managed {
         }
     }
 
+    /// What follows a wrong password.
+    pub(super) fn retry(&self) -> AuthRetry {
+        self.retry
+    }
+
     /// The next request; never without a management interface.
     pub(super) async fn next(&mut self) -> Ask {
         if let Some(asks) = &mut self.asks

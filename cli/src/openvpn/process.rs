@@ -1,11 +1,11 @@
 //! What the directives ask of the process: user, group, pid file, priority, memory.
 
+use crate::pid_file::PidFile;
 use crate::privilege::{self, Needs};
 use crate::service_user::{self, User};
 use crate::{Failure, Outcome};
 use config::openvpn::Remark;
 use config::openvpn::settings::Process;
-use disk::Wanted;
 use gateway::openvpn::scripts::{Hook, Programs};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ pub(super) fn prepare(process: &Process) -> Result<Option<PidFile>, Failure> {
             format!("mlock: {error}\n  fix: LimitMEMLOCK=infinity in the unit, or delete the line")
         })?;
     }
-    process.pid_file.clone().map(PidFile::write).transpose()
+    process.pid_file.as_deref().map(PidFile::prepare).transpose()
 }
 
 /// Becomes the user that the directives name, else the user of the daemon; keeps the rights to configure networks.
@@ -86,29 +86,6 @@ pub(super) fn become_modest(process: &Process, files: &BTreeSet<PathBuf>) -> Out
         keys: true,
         ..Needs::default()
     })
-}
-
-/// The file of the process id, removed at the end as far as the user of the process may.
-pub(super) struct PidFile(PathBuf);
-
-impl PidFile {
-    fn write(path: PathBuf) -> Result<Self, Failure> {
-        let text = format!("{}\n", std::process::id());
-        let wanted = Wanted { bytes: text.as_bytes(), mode: 0o644, owner: (None, None) };
-        disk::write(&path, &wanted).map_err(|error| {
-            format!(
-                "writepid {}: {error}\n  fix: make the folder, or name a file that can be written",
-                path.display()
-            )
-        })?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for PidFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
 //! The loop of the process: the interface, its signals, and how both begin and end.
 
+mod waiting;
+
 use super::asks::{self, Managed, Next};
 use super::background::Caller;
 use super::files::Directives;
-use super::process::{self, PidFile};
+use super::process;
 use super::signals::{Asked, Signals};
 use super::status_file::StatusFile;
+use crate::pid_file::PidFile;
 use crate::privilege;
 use crate::{Failure, Outcome, dns, login, scripts};
 use config::openvpn::settings::NULL;
@@ -33,7 +36,12 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::PathBuf;
 use std::sync::Arc;
-use tokio::time::Interval;
+use std::time::Duration;
+use tokio::time::{Interval, timeout};
+use waiting::Held;
+
+/// How long the start waits for a port that another program has; after that, it is tried again beside all else.
+const LISTENING: Duration = Duration::from_secs(5);
 
 /// Finds the engines of data packets.
 pub(super) type Engines = fn() -> Result<Arc<Choice>, Failure>;
@@ -55,7 +63,7 @@ pub(super) fn start(
     caller: &mut Caller,
     engines: Engines,
 ) -> Outcome {
-    let _pid_file: Option<PidFile> = process::prepare(&plan.process)?;
+    let pid_file = process::prepare(&plan.process)?;
     // It is kept until the end of the process, which has the interface then.
     let (name, _reserved) = own_name(&plan.name)?;
     ask_user(&mut plan, &board)?;
@@ -110,6 +118,7 @@ pub(super) fn start(
             login,
             status,
             managed,
+            pid_file,
         };
         let outcome = served.run(plan, caller).await;
         asks::finish(&told, &outcome).await;
@@ -164,6 +173,7 @@ struct Served {
     login: LoginSettings,
     status: Option<StatusFile>,
     managed: Managed,
+    pid_file: Option<PidFile>,
 }
 
 /// What a client says about its user.
@@ -182,21 +192,18 @@ enum Ended {
     Over(&'static str),
 }
 
-/// How the wait for `hold release` ended.
-enum Held {
-    /// With it.
-    Released,
-    /// The files were read again.
-    Anew(Box<Plan>),
-    /// The process ends.
-    Over,
-}
-
 impl Served {
     async fn run(mut self, plan: Plan, caller: &mut Caller) -> Outcome {
         let mut next = plan;
         self.managed.board.state("CONNECTING", ",,,,,");
         loop {
+            if next.is_key_locked {
+                match self.unlock(next.process.remap_usr1.as_deref(), caller).await? {
+                    Some(plan) => next = *plan,
+                    None => return Ok(()),
+                }
+                continue;
+            }
             if self.managed.board.holds() {
                 match self.hold(next.process.remap_usr1.as_deref(), caller).await? {
                     Held::Released => {}
@@ -222,6 +229,12 @@ impl Served {
             if let Err(error) = runner.begin().await {
                 runner.end("error").await?;
                 return Err(error.into());
+            }
+            let listening = timeout(LISTENING, runner.listen()).await.unwrap_or(Ok(()));
+            let ready = listening.map_err(Failure::from).and_then(|()| self.write_pid());
+            if let Err(error) = ready {
+                runner.end("error").await?;
+                return Err(error);
             }
             tracing::info!("interface {} is ready", self.name);
             caller.release()?;
@@ -263,7 +276,7 @@ impl Served {
                     }
                     continue;
                 }
-                ask = self.managed.next() => match self.managed.answer(ask, Some(runner), format).await {
+                ask = self.managed.next() => match self.take(ask, Some(runner), format).await {
                     Next::Signal(asked) => asked.remapped(remap),
                     Next::Nothing | Next::Release => continue,
                 },
@@ -293,90 +306,14 @@ impl Served {
         }
     }
 
+    /// Writes the pid file, for programs that wait for it.
+    fn write_pid(&mut self) -> Outcome {
+        self.pid_file.as_mut().map_or(Ok(()), PidFile::write)
+    }
+
     /// The format of `status-version`.
     fn format(&self) -> Format {
         self.status.as_ref().map_or(Format::default(), |file| file.format)
-    }
-
-    /// Waits for `hold release`, or for a signal that ends the hold.
-    async fn hold(&mut self, remap: Option<&str>, caller: &mut Caller) -> Result<Held, Failure> {
-        tracing::info!("waits for hold release at the management interface");
-        // The caller, and systemd, cannot wait for what another program decides.
-        caller.release()?;
-        let _ = sd_notify::notify(&[NotifyState::Ready]);
-        self.managed.board.wait(0);
-        let format = self.format();
-        let held = loop {
-            let asked = tokio::select! {
-                ask = self.managed.next() => match self.managed.answer(ask, None, format).await {
-                    Next::Release => break Held::Released,
-                    Next::Signal(asked) => asked,
-                    Next::Nothing => continue,
-                },
-                asked = self.signals.next() => asked,
-            };
-            match asked.remapped(remap) {
-                Asked::End(_) => {
-                    self.managed.board.state("EXITING", "SIGTERM,,,,,");
-                    break Held::Over;
-                }
-                Asked::Reread => {
-                    if let Some(plan) = self.hung_up().await {
-                        break Held::Anew(plan);
-                    }
-                }
-                Asked::Reconnect => tracing::info!("SIGUSR1: there are no sessions before hold release"),
-                Asked::Status => tracing::info!("SIGUSR2: there is no status before hold release"),
-            }
-        };
-        self.managed.board.release();
-        Ok(held)
-    }
-
-    /// SIGHUP: what is served from now on, unless the files are refused.
-    async fn hung_up(&mut self) -> Option<Box<Plan>> {
-        match self.reread().await {
-            Ok(plan) => {
-                self.managed.board.state("RECONNECTING", "SIGHUP,,,,,");
-                Some(Box::new(plan))
-            }
-            Err(error) => {
-                tracing::error!("SIGHUP: the files are refused, and nothing changes: {error}");
-                None
-            }
-        }
-    }
-
-    /// Reads the files again. `dev tun` keeps its name.
-    async fn reread(&mut self) -> Result<Plan, Failure> {
-        let mut plan = self.directives.read_apart().await?;
-        let is_kept = plan.name == "tun" || plan.name == NULL && self.name.starts_with(NULL);
-        if !is_kept && plan.name != self.name {
-            let fix = "stop the process, and start it again";
-            return Err(
-                format!("dev: the interface is {}, not {}\n  fix: {fix}", self.name, plan.name).into()
-            );
-        }
-        if plan.programs != self.programs {
-            let fix = "stop the process, and start it again";
-            return Err(format!("the programs or setenv have changed\n  fix: {fix}").into());
-        }
-        if let Some(login) = login(&mut plan.settings).filter(|login| login.question.is_some()) {
-            if login.question != self.login.question {
-                let fix = "stop the process, and start it again";
-                return Err(
-                    format!("auth-user-pass: the user must be asked at the start\n  fix: {fix}").into()
-                );
-            }
-            login.credentials.clone_from(&self.login.credentials);
-            login.prompt.clone_from(&self.login.prompt);
-        }
-        process::report(&plan.remarks);
-        self.managed.compare(plan.management.as_ref());
-        super::log::set_mute(plan.log.mute);
-        StatusFile::follow(&mut self.status, &plan.log);
-        tracing::info!("SIGHUP: the files were read again, and everything starts anew");
-        Ok(plan)
     }
 }
 

@@ -29,6 +29,11 @@ impl Signed {
         })
     }
 
+    /// The body, with its tag.
+    pub(super) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
     /// Whether `key` has made the signature, with an algorithm that is not weak.
     pub(super) fn is_by(&self, key: &VerifyingKey) -> bool {
         let scheme = Scheme::from_der(&self.algorithm).ok().filter(|scheme| *scheme != Scheme::RsaPkcs1Sha1);

@@ -57,7 +57,7 @@ pub(super) struct ClientNetwork {
     /// The last push reply.
     network: Option<Network>,
     wants: Wants,
-    /// The addresses of names to which it has pushed routes.
+    /// The addresses of names in its routes.
     known: Known,
     name_servers: Option<NameServers>,
     /// What stays closed without the interface; `None` of a program that leaves nothing behind.
@@ -118,7 +118,7 @@ impl ClientNetwork {
         }
     }
 
-    /// Names to which the server has pushed routes have these addresses.
+    /// Names of pushed routes have these addresses.
     pub(super) fn learn(&mut self, host: &HostHandle, known: Known) -> Result<(), ClientError> {
         self.known = known;
         self.network.take().map_or(Ok(()), |network| self.configure(host, network))
@@ -199,11 +199,11 @@ impl ClientNetwork {
 
 /// The network with the routes to names whose addresses are known.
 pub(super) fn resolved(network: &Network, known: &Known) -> Network {
-    let mut network = network.clone();
-    let Network { named, tunnel, outside, .. } = &mut network;
-    named.resolve(known, tunnel, outside);
+    let is_near = |gateway| network.is_near(gateway, network.told.gateway.as_ref());
+    let (mut tunnel, mut outside) = (network.tunnel.clone(), network.outside.clone());
+    network.named.resolve(known, is_near, &mut tunnel, &mut outside);
     outside.retain(|prefix| tunnel.keys().all(|(inside, _)| inside != prefix));
-    network
+    Network { tunnel, outside, ..network.clone() }
 }
 
 /// Whether a packet with this address leaves the local link.

@@ -363,6 +363,8 @@ impl<T: Transmit> ControlThread<T> {
         match self.open() {
             Ok(()) => {
                 self.rebind = None;
+                // The owner may be about to end.
+                let _ = self.reports.send(Report::Listens);
                 self.call(now, |side, out| side.start(now, out));
             }
             Err(error) => {

@@ -19,6 +19,7 @@ use config::openvpn::settings::AuthRetry;
 use crossbeam_channel::{Sender, unbounded};
 use crypto::{Engine, random};
 use port::Offloads;
+use port::shaper::Shaper;
 use port::udp::SocketSlot;
 use std::io;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ use tunnel::openvpn::key_method::Credentials;
 
 /// What an OpenVPN data packet with an AEAD cipher adds: header, packet number and tag.
 const OVERHEAD: usize = 4 + 4 + 16;
+/// Offloads by which many packets come from inside at once.
+const SUPER_PACKETS: [&str; 2] = ["tun-tso", "tun-uso"];
 
 /// A running interface. Dropping it tells the peers, ends everything and removes the interface.
 pub struct Interface {
@@ -41,10 +44,13 @@ impl Interface {
         name: &str,
         settings: Settings,
         engine: Arc<dyn Engine>,
-        options: Options,
+        mut options: Options,
         events: mpsc::UnboundedSender<Removed>,
         reports: mpsc::UnboundedSender<Report>,
     ) -> Result<Self, InterfaceError> {
+        if settings.shaper.is_some_and(|limit| Shaper::takes_singly(limit.get())) {
+            options.without.extend(SUPER_PACKETS.map(str::to_owned));
+        }
         let tunnel = if settings.is_null {
             TunnelInterface::null(name, &options)?
         } else {
@@ -65,6 +71,9 @@ impl Interface {
         let (datapath_events, datapath_events_out) = unbounded();
         let (commands, commands_out) = unbounded();
         let (punt, datagrams) = Punt::new(Protocol::OpenVpn);
+        if let Some(limit) = settings.shaper {
+            tunnel.shape(limit);
+        }
         let tcp = settings.tcp.clone().map(|tcp| Tcp::new(tunnel.name(), tcp)).transpose()?.map(Arc::new);
         if let Some(tcp) = &tcp {
             tunnel.open_tcp(tcp.connections());

@@ -1,6 +1,7 @@
 //! An interface with its addresses and routes, until it is gone: what a program serves that has one interface and no daemon.
 
 mod asking;
+mod current;
 mod look_ups;
 mod managed;
 
@@ -19,16 +20,15 @@ use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::wants::Wants;
 use crate::host::{self, Host, HostHandle, Own};
 use crate::rights::Rights;
-use crate::service::View;
-use crate::tunnel_interface::{Counters, InterfaceError, Options, Removed};
+use crate::tunnel_interface::{InterfaceError, Options, Removed};
 use asking::{Answered, Asking};
-use axum::Router;
 use crypto::Engine;
+pub use current::Current;
 use ipnet::IpNet;
 use look_ups::RouteNames;
 use managed::Managed;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 use tokio::time::Interval;
@@ -93,6 +93,8 @@ pub struct Runner {
     answer: mpsc::UnboundedSender<Answer>,
     answers: mpsc::UnboundedReceiver<Answer>,
     has_clients: bool,
+    /// Whether its sockets were bound.
+    listens: bool,
     removed: mpsc::UnboundedReceiver<Removed>,
     reports: mpsc::UnboundedReceiver<Report>,
 }
@@ -109,28 +111,6 @@ enum Answer {
     Program(ProgramAnswer),
     /// The server that the management interface has named, if it has an address.
     Other(Option<Remote>),
-}
-
-/// What the API shows: the counters of the interface that is served now.
-#[derive(Default)]
-pub struct Current(Mutex<Weak<Interface>>);
-
-impl Current {
-    /// Shows this one from now on.
-    pub fn set(&self, runner: &Runner) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&runner.interface);
-    }
-}
-
-impl View for Current {
-    fn interfaces(&self) -> Vec<Arc<dyn Counters>> {
-        let current = self.0.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-        current.into_iter().map(|interface| interface as Arc<dyn Counters>).collect()
-    }
-
-    fn routes(&self) -> Router {
-        Router::new()
-    }
 }
 
 /// What the kernel is to have for a server; a client's server says that later.
@@ -217,13 +197,14 @@ impl Runner {
             host::change_link(name, &[up])?;
             network.begin(&host, wants)?;
         }
+        let named = site.as_ref().map(|site| site.named.hosts()).unwrap_or_default();
         if let Some(site) = site.filter(|_| !is_null) {
             // Before the peer answers: packets for its networks must not leave in clear.
             lifecycle.begin_site(&site.told);
             network.configure(&host, site)?;
         }
         let own_host = None;
-        Ok(Self {
+        let mut runner = Self {
             interface,
             host,
             own_host,
@@ -237,9 +218,12 @@ impl Runner {
             answer,
             answers,
             has_clients,
+            listens: false,
             removed,
             reports,
-        })
+        };
+        runner.look_up_routes(named);
+        Ok(runner)
     }
 
     /// Runs the programs of a server or a site that is set up, which then begins to serve. `up` of a client waits for the server.
@@ -257,6 +241,18 @@ impl Runner {
             self.handle_answer(answer)?;
         }
         self.interface.release();
+        Ok(())
+    }
+
+    /// Waits until the sockets are bound.
+    pub async fn listen(&mut self) -> Result<(), RunError> {
+        while !self.listens {
+            tokio::select! {
+                _ = self.removed.recv() => return Ok(()),
+                Some(report) = self.reports.recv() => self.handle_report(report)?,
+                Some(answer) = self.answers.recv() => self.handle_answer(answer)?,
+            }
+        }
         Ok(())
     }
 
@@ -311,6 +307,10 @@ impl Runner {
                 self.look_up_routes(network.named.hosts());
                 self.lifecycle.configure(network);
                 self.proceed()
+            }
+            Report::Listens => {
+                self.listens = true;
+                Ok(())
             }
             Report::Over(signal) => Err(RunError::Over(self.interface.name().to_owned(), signal)),
             Report::Disconnected(signal) => {

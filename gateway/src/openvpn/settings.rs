@@ -17,6 +17,7 @@ use port::udp::UdpBinding;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +55,8 @@ pub struct Settings {
     pub limits: Limits,
     /// `passtos`.
     pub copies_dscp: bool,
+    /// The most bytes that are sent outside in a second (`shaper`).
+    pub shaper: Option<NonZeroU32>,
     /// TCP, if it is used.
     pub tcp: Option<TcpSettings>,
 }

@@ -150,7 +150,7 @@ pub(super) fn settings(
         &Sources {
             files: &files,
             resolve: &resolve,
-            key_password: &|| Err("nothing asks for the password of the key".to_owned()),
+            key_password: &|_| Err("nothing asks for the password of the key".to_owned()),
         },
     )
     .map_err(told)?;

@@ -20,12 +20,14 @@ use port::offload::State;
 use port::pcap::{Capture, Captured};
 use port::raw::{self, EspTransmit, RawReceive};
 use port::schedule::yield_to_packets;
+use port::shaper::{Counted, Held, Shaper};
 use port::tcp::{self, TcpConnections, TcpReceive, TcpTransmit};
 use port::tun::{self, TunDevice, TunError, TunTransmit};
 use port::udp::{self, SocketSlot, UdpReceive, UdpTransmit};
 use port::{Offloads, Receive, Transmit, Wake};
 use rustix::io::Errno;
 use std::io;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -126,6 +128,8 @@ pub struct TunnelInterface {
     raw: Option<SocketSlot>,
     /// TCP connections, if the protocol has any.
     tcp: Option<Arc<TcpConnections>>,
+    /// The limit of what is sent, if there is one.
+    shaper: Option<Arc<Shaper>>,
     drops: Drops,
     stop: Arc<AtomicBool>,
     outbound_wake: Arc<Wake>,
@@ -173,6 +177,7 @@ impl TunnelInterface {
             slot: Arc::new(ArcSwapOption::empty()),
             raw: None,
             tcp: None,
+            shaper: None,
             drops: Drops::default(),
             stop: Arc::default(),
             outbound_wake: Arc::new(Wake::new()?),
@@ -193,6 +198,11 @@ impl TunnelInterface {
     /// Also carries packets on TCP connections.
     pub fn open_tcp(&mut self, connections: Arc<TcpConnections>) {
         self.tcp = Some(connections);
+    }
+
+    /// Limits what is read from inside and sent outside, in bytes a second.
+    pub fn shape(&mut self, bytes_per_second: NonZeroU32) {
+        self.shaper = Some(Arc::new(Shaper::new(bytes_per_second)));
     }
 
     /// Starts the workers, and the thread that follows the interface and calls `tell` with whether it is up, and its MTU.
@@ -342,7 +352,10 @@ impl TunnelInterface {
         options: &Options,
         events: mpsc::UnboundedSender<Removed>,
     ) -> impl FnOnce() + Send + use<> {
-        let (inside, answers) = tun::halves(Arc::clone(&self.device), Arc::clone(&self.offloads));
+        let (mut inside, answers) = tun::halves(Arc::clone(&self.device), Arc::clone(&self.offloads));
+        if self.shaper.as_ref().is_some_and(|shaper| shaper.is_slow()) {
+            inside.take_singly();
+        }
         let mut inside: Box<dyn Receive> = Box::new(inside);
         if let Some(capture) = &options.capture_inside {
             inside = Box::new(Captured::new(inside, capture.clone()));
@@ -350,6 +363,10 @@ impl TunnelInterface {
         let mut outside = self.outside();
         if let Some(capture) = &options.capture_outside {
             outside = Box::new(Captured::new(outside, capture.clone()));
+        }
+        if let Some(shaper) = &self.shaper {
+            inside = Box::new(Held::new(inside, Arc::clone(shaper)));
+            outside = Box::new(Counted::new(outside, Arc::clone(shaper)));
         }
         let egress = Egress::new(shared.clone(), outside, Arc::clone(&self.drops.outbound));
         let mut worker = Outbound::new(shared.clone(), inside, answers, egress, tun::BATCH_BYTES);

@@ -41,6 +41,8 @@ pub struct TunReceive {
     ready: bool,
     /// A super-packet that did not fit into the last batch: its length, and its segmenter.
     unfinished: Option<(usize, Segmenter)>,
+    /// The most packets that are collected.
+    most: usize,
     moderation: Moderation,
 }
 
@@ -62,6 +64,7 @@ pub fn halves(device: Arc<TunDevice>, offloads: Arc<Offloads>) -> (TunReceive, T
         staging: Slab::new(packet::header::ip::MAXIMUM + 1),
         ready: true,
         unfinished: None,
+        most: usize::MAX,
         moderation: Moderation::default(),
     };
     (receive, TunTransmit::new(device, offloads))
@@ -71,7 +74,7 @@ impl Receive for TunReceive {
     fn receive(&mut self, batch: &mut Batch, drops: &DropCounters) -> io::Result<usize> {
         let before = batch.len();
         // A super-packet is sent before the next one is read, while single packets are collected into one send.
-        let burst = Pace::now().burst;
+        let burst = Pace::now().burst.min(self.most);
         if self.unfinished.is_some() {
             self.cut(batch);
         }
@@ -102,6 +105,11 @@ impl Receive for TunReceive {
 }
 
 impl TunReceive {
+    /// Collects no packets: each is sent before the next is read.
+    pub fn take_singly(&mut self) {
+        self.most = 1;
+    }
+
     /// Reads one packet or super-packet into the staging area.
     fn read(&mut self, drops: &DropCounters) -> Result<(), Errno> {
         let mut header = VirtioHeader::default();

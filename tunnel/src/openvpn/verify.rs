@@ -4,21 +4,23 @@
 //! chain. It is stricter than OpenSSL: certificates of version 1, signatures with SHA-1, and RSA keys below 2048 bits are
 //! refused, with a sentence that names it.
 
+mod configuration;
+mod plain_lists;
 #[cfg(test)]
 mod tests;
 
+pub use configuration::*;
+
 use super::name_fields::NameFields;
-use super::offer::Offer;
 use super::wrap::Role;
 use crypto::hash;
-use crypto::pki::{self, Certificate};
+use crypto::pki::{self, Certificate, PlainList};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, TrustAnchor, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, TrustAnchor, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, OtherError,
-    ServerConfig, SignatureScheme,
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
 };
 use std::sync::Arc;
 use webpki::{
@@ -150,6 +152,8 @@ pub struct PeerCheck {
     peer: Role,
     authorities: Vec<TrustAnchor<'static>>,
     lists: Vec<CertRevocationList<'static>>,
+    /// Lists without extensions.
+    plain_lists: Vec<PlainList>,
     requires_purpose: bool,
     requires_key_usage: bool,
     name: Option<NameCheck>,
@@ -174,6 +178,7 @@ impl PeerCheck {
             peer,
             authorities: Vec::new(),
             lists: Vec::new(),
+            plain_lists: Vec::new(),
             requires_purpose: false,
             requires_key_usage: false,
             name: None,
@@ -200,8 +205,11 @@ impl PeerCheck {
     /// Refuses what this list revokes (`crl-verify`). With lists, the issuer of the peer's certificate needs one; CAs above
     /// it may have none.
     pub fn add_list(&mut self, der: &[u8]) -> Result<(), Refusal> {
-        let list = BorrowedCertRevocationList::from_der(der)?.to_owned()?;
-        self.lists.push(list.into());
+        match BorrowedCertRevocationList::from_der(der).and_then(|list| list.to_owned()) {
+            Ok(list) => self.lists.push(list.into()),
+            // Version 1.
+            Err(error) => self.plain_lists.push(PlainList::from_der(der).map_err(|_| error)?),
+        }
         Ok(())
     }
 
@@ -262,7 +270,7 @@ impl PeerCheck {
         }
         let has_chain = self.fingerprints.is_empty() || !self.authorities.is_empty();
         if has_chain {
-            self.check_chain(&end_entity, between, now)?;
+            self.check_chain(own, &end_entity, between, now)?;
         }
         // The length of its key, among others: TLS would refuse the key's signatures without naming it.
         let certificate = Certificate::from_der(own).map_err(Refusal::Malformed)?;
@@ -296,6 +304,7 @@ impl PeerCheck {
 
     fn check_chain(
         &self,
+        own: &CertificateDer<'_>,
         end_entity: &EndEntityCert<'_>,
         between: &[CertificateDer<'_>],
         now: UnixTime,
@@ -313,16 +322,28 @@ impl PeerCheck {
                 builder.with_expiration_policy(ExpirationPolicy::Enforce).build()
             });
             let (all, anchors) = (self.algorithms.all, &self.authorities);
-            end_entity.verify_for_usage(all, anchors, between, now, usage, revocation, None).map(|_| ())
+            end_entity.verify_for_usage(all, anchors, between, now, usage, revocation, None)
         };
+        if !self.plain_lists.is_empty() {
+            let path = verify(RevocationCheckDepth::Chain, UnknownStatusPolicy::Allow)?;
+            let chain = plain_lists::chain(own, &path, &self.authorities, &self.known);
+            if !plain_lists::cover(&self.plain_lists, &chain, now)? {
+                if lists.is_empty() {
+                    return Err(webpki::Error::UnknownRevocationStatus.into());
+                }
+                verify(RevocationCheckDepth::EndEntity, UnknownStatusPolicy::Deny)?;
+            }
+            return Ok(());
+        }
         let mut verified = verify(RevocationCheckDepth::Chain, UnknownStatusPolicy::Deny);
         if matches!(verified, Err(webpki::Error::UnknownRevocationStatus)) {
             // Many who run an intermediate CA have no list of the root. OpenVPN goes on without any list; here, the issuer of
             // the peer's own certificate must have one.
             verified = verify(RevocationCheckDepth::Chain, UnknownStatusPolicy::Allow)
-                .and_then(|()| verify(RevocationCheckDepth::EndEntity, UnknownStatusPolicy::Deny));
+                .and_then(|_| verify(RevocationCheckDepth::EndEntity, UnknownStatusPolicy::Deny));
         }
-        Ok(verified?)
+        verified?;
+        Ok(())
     }
 }
 
@@ -402,62 +423,4 @@ impl ClientCertVerifier for PeerCheck {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
     }
-}
-
-/// The configuration of TLS of a client.
-pub type ClientTls = ClientConfig;
-
-/// The configuration of TLS of a server.
-pub type ServerTls = ServerConfig;
-
-/// Our certificate with its chain, and its private key.
-pub struct Identity {
-    /// Our certificate first.
-    pub chain: Vec<CertificateDer<'static>>,
-    /// The private key.
-    pub key: PrivateKeyDer<'static>,
-}
-
-/// The configuration of TLS for a client. A client without an identity authenticates by user name and password.
-pub fn client_config(identity: Option<Identity>, check: PeerCheck) -> Result<ClientConfig, Error> {
-    client_config_of(&Offer::default(), identity, check)
-}
-
-/// The same, with what it may negotiate.
-pub fn client_config_of(
-    offer: &Offer,
-    identity: Option<Identity>,
-    check: PeerCheck,
-) -> Result<ClientConfig, Error> {
-    let builder =
-        ClientConfig::builder_with_provider(offer.provider()).with_protocol_versions(&offer.versions())?;
-    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(check));
-    match identity {
-        Some(Identity { chain, key }) => builder.with_client_auth_cert(chain, key),
-        None => Ok(builder.with_no_client_auth()),
-    }
-}
-
-/// The configuration of TLS for a server.
-pub fn server_config(identity: Identity, check: Arc<PeerCheck>) -> Result<ServerConfig, Error> {
-    server_config_of(&Offer::default(), identity, check)
-}
-
-/// The same, with what it may negotiate.
-pub fn server_config_of(
-    offer: &Offer,
-    identity: Identity,
-    check: Arc<PeerCheck>,
-) -> Result<ServerConfig, Error> {
-    let builder =
-        ServerConfig::builder_with_provider(offer.provider()).with_protocol_versions(&offer.versions())?;
-    let builder = builder.with_client_cert_verifier(check);
-    builder.with_single_cert(identity.chain, identity.key)
-}
-
-/// The configuration of TLS for a server that asks clients for no certificate (`verify-client-cert none`).
-pub fn server_config_without_certificates(offer: &Offer, identity: Identity) -> Result<ServerConfig, Error> {
-    let builder =
-        ServerConfig::builder_with_provider(offer.provider()).with_protocol_versions(&offer.versions())?;
-    builder.with_no_client_auth().with_single_cert(identity.chain, identity.key)
 }

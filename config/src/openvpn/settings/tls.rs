@@ -155,6 +155,8 @@ pub struct Tls {
     pub key_password: Option<Material>,
     /// Whether the private key has a password that `askpass` does not have in a file.
     pub asks_key_password: bool,
+    /// Whether the answer is erased after use (`auth-nocache`).
+    pub forgets_key_password: bool,
     /// Revoked certificates.
     pub revocation: Option<Revocation>,
     /// The name of the peer's certificate.

@@ -108,6 +108,7 @@ pub(super) const ROWS: &[Row] = &[
     .client(),
     served("auth-nocache", "", "client.forget", |draft, _| {
         draft.client.forget = true;
+        draft.tls.forgets_key_password = true;
         Ok(())
     }),
     served("pull-filter", "accept|ignore|reject TEXT", "client.filters", |draft, given| {

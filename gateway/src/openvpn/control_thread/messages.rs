@@ -198,6 +198,8 @@ pub enum Stage {
 /// What the thread tells the owner of the interface.
 #[derive(Debug)]
 pub enum Report {
+    /// The sockets are bound.
+    Listens,
     /// A server has proved who it is.
     Found {
         /// Its address.

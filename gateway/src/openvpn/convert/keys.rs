@@ -148,8 +148,7 @@ pub(super) fn check_with(
         }
         for list in sections {
             if let Err(error) = check.add_list(list.der.expose()) {
-                let problem =
-                    format!("{error}: it is malformed, or not of version 2, as those without a number are");
+                let problem = format!("{error}: it is malformed, or has an extension that is not supported");
                 refusals.wrong("crl-verify", problem, "make it again: easyrsa gen-crl");
                 return None;
             }
@@ -213,6 +212,9 @@ pub(super) fn identity(settings: &OpenVpn, refusals: &mut Refusals) -> Option<Id
     let mut chain = certificates("cert", certificate, refusals)?;
     if let Some(extra) = &tls.extra_certificates {
         chain.extend(certificates("extra-certs", extra, refusals)?);
+    }
+    if tls.asks_key_password {
+        return Some(Identity::locked());
     }
     let sections = sections("key", key, refusals)?;
     let key = sections.iter().find(|section| section.label.ends_with("PRIVATE KEY"));

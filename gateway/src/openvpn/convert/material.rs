@@ -1,6 +1,6 @@
 //! What is made of files before they are used: a private key without its password, the authorities of a directory.
 
-use super::{Refusals, Sources};
+use super::{Refusals, Sources, WRONG_PASSWORD};
 use config::openvpn::OpenVpn;
 use config::openvpn::settings::Material;
 use config::text::Text;
@@ -10,7 +10,10 @@ use std::path::Path;
 /// Makes it.
 pub(super) fn prepare(settings: &mut OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) {
     if settings.tls.asks_key_password {
-        settings.tls.key = unlocked(settings, sources, refusals).or(settings.tls.key.take());
+        if let Some(key) = unlocked(settings, sources, refusals) {
+            settings.tls.key = Some(key);
+            settings.tls.asks_key_password = false;
+        }
     }
     if let Some(directory) = settings.tls.authority_directory.clone() {
         match authorities(&directory, settings.tls.authority.as_ref(), sources) {
@@ -23,25 +26,23 @@ pub(super) fn prepare(settings: &mut OpenVpn, sources: &Sources<'_>, refusals: &
     }
 }
 
+/// The key without its password; none if it stays locked, or is refused.
 fn unlocked(settings: &OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) -> Option<Material> {
     let key = settings.tls.key.as_ref()?;
     let is_asked_there = settings.management.as_ref().is_some_and(|management| management.query_passwords);
     let password = match &settings.tls.key_password {
         Some(file) => {
             let end = |byte: &u8| matches!(byte, b'\r' | b'\n');
-            Ok(zeroize::Zeroizing::new(file.bytes().split(end).next().unwrap_or_default().to_vec()))
+            Ok(Some(zeroize::Zeroizing::new(file.bytes().split(end).next().unwrap_or_default().to_vec())))
         }
-        None if is_asked_there => {
-            let fix = "write askpass FILE, with the password on the first line";
-            refusals.refuse("key", "a question for its password at the management interface", fix);
-            return None;
-        }
-        None => (sources.key_password)(),
+        None => (sources.key_password)(is_asked_there),
     };
-    let opened = password.map(|password| pem::unlock(key.bytes(), &password));
-    let reason = match opened {
-        Ok(Some(text)) => return Text::read_from(text.as_bytes()).ok().map(Material::made),
-        Ok(None) => "its password is wrong, or it is encrypted in a way that is not supported".to_owned(),
+    let reason = match password {
+        Ok(None) => return None,
+        Ok(Some(password)) => match pem::unlock(key.bytes(), &password) {
+            Some(text) => return Text::read_from(text.as_bytes()).ok().map(Material::made),
+            None => WRONG_PASSWORD.to_owned(),
+        },
         Err(reason) => reason,
     };
     let fix = "write askpass FILE with the password, or remove it: openssl pkey -in FILE -out FILE";
@@ -77,7 +78,8 @@ fn authorities(directory: &Path, file: Option<&Material>, sources: &Sources<'_>)
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{plan_with, server_lines};
+    use super::super::WRONG_PASSWORD;
+    use super::super::tests::{plan_asking, plan_with, server_lines};
 
     /// Of the private key: openssl pkcs8 -topk8, with the password hunter2; and its certificate.
     const LOCKED: &str = include_str!("../../../../crypto/tests/keys/locked.pem");
@@ -102,8 +104,26 @@ BAUwAwEB/zAKBggqhkjOPQQDAgNJADBGAiEA7Sa91q4Xab/XLEtJoO+k75b6xR0g\n\
         let plan = |word, authority| plan_with(&config, &files(word, authority));
         assert_eq!(plan("hunter2\nmore", "cas/5d3b1f07.0"), Ok(()));
         let refused = |word, authority| plan(word, authority).expect_err("it is wrong").join("\n");
-        assert!(refused("hunter3", "cas/5d3b1f07.0").contains("key: its password is wrong"));
+        assert!(refused("hunter3", "cas/5d3b1f07.0").contains(&format!("key: {WRONG_PASSWORD}")));
         assert!(refused("hunter2", "cas/5d3b1f07.r0").contains("the revocation list 5d3b1f07.r0"));
         assert!(refused("hunter2", "cas/ca.pem").contains("capath: cas: it has no authority"));
+    }
+
+    #[test]
+    fn a_key_whose_password_the_management_interface_asks_for_is_locked_until_then() {
+        let lines = "cert own.pem\nkey own.key\nca own.pem\nmanagement /run/m unix\nmanagement-query-passwords\nauth-nocache";
+        let files = [("own.pem", CERTIFICATE), ("own.key", LOCKED)];
+        let asked = |password: Option<&str>| {
+            let answer = password.map(|password| password.as_bytes().to_vec().into());
+            plan_asking(&server_lines(lines), &files, &|is_asked_there| {
+                assert!(is_asked_there);
+                Ok(answer.clone())
+            })
+        };
+        let locked = asked(None).expect("it is asked later");
+        assert!(locked.is_key_locked && locked.forgets_key_password);
+        assert!(!asked(Some("hunter2")).expect("it is right").is_key_locked);
+        let refused = asked(Some("hunter3")).map(drop).expect_err("it is wrong").join("\n");
+        assert!(refused.contains(WRONG_PASSWORD), "{refused}");
     }
 }

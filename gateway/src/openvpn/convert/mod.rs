@@ -32,6 +32,7 @@ use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::time::Duration;
 use tunnel::openvpn::keepalive::{Keepalive, Silence};
 use tunnel::openvpn::limits::CONTROL_PACKET;
@@ -60,6 +61,10 @@ pub struct Plan {
     pub remarks: Vec<Remark>,
     /// The programs that it names; [`Settings::scripts`] has none until their process is started.
     pub programs: Programs,
+    /// Whether the private key is locked until its password is known: nothing can be served before.
+    pub is_key_locked: bool,
+    /// Whether that password is erased after use (`auth-nocache`).
+    pub forgets_key_password: bool,
 }
 
 /// Where addresses and files come from.
@@ -68,9 +73,13 @@ pub struct Sources<'a> {
     pub files: &'a dyn Files,
     /// The addresses of a host name.
     pub resolve: &'a dyn Fn(&str) -> io::Result<Vec<IpAddr>>,
-    /// The password of the private key, asked for; an error says why there is none.
-    pub key_password: &'a dyn Fn() -> Result<Zeroizing<Vec<u8>>, String>,
+    /// The password of the private key, asked for; an error says why there is none. With `true`, the management interface asks for it, and
+    /// without an answer yet there is none: the key stays locked.
+    pub key_password: &'a dyn Fn(bool) -> Result<Option<Zeroizing<Vec<u8>>>, String>,
 }
+
+/// The reason of a refusal of the private key, with which the user may be asked again.
+pub const WRONG_PASSWORD: &str = "its password is wrong, or it is encrypted in a way that is not supported";
 
 /// Refusals, with the places of the directives.
 struct Refusals {
@@ -183,11 +192,22 @@ pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusa
         programs,
         limits,
         copies_dscp,
+        shaper: settings.process.shaper.and_then(NonZeroU32::new),
         tcp,
     };
     let programs = programs::programs(&settings);
-    let OpenVpn { device, process, log, management, .. } = settings;
-    Ok(Plan { name: device.name, settings: converted, process, log, management, remarks, programs })
+    let OpenVpn { device, process, log, management, tls, .. } = settings;
+    Ok(Plan {
+        name: device.name,
+        settings: converted,
+        process,
+        log,
+        management,
+        remarks,
+        programs,
+        is_key_locked: tls.asks_key_password,
+        forgets_key_password: tls.forgets_key_password,
+    })
 }
 
 /// Warns of what differs from OpenVPN.

@@ -12,10 +12,7 @@ const PUSH_DNS: &str = "write push \"dhcp-option DNS ADDRESS\", for the clients"
 const PUSH: &str = "write push \"redirect-gateway def1\", for the clients";
 
 /// The list.
-pub(super) const NOT_SERVED: &[Row] = &[
-    // The process.
-    ("shaper", "delete the line, and limit the interface with tc"),
-];
+pub(super) const NOT_SERVED: &[Row] = &[];
 
 /// Directives that are served on a server alone.
 pub(super) const OF_SERVER: &[Row] =
@@ -23,6 +20,8 @@ pub(super) const OF_SERVER: &[Row] =
 
 /// Directives that are served on a client alone.
 pub(super) const OF_CLIENT: &[Row] = &[
+    // OpenVPN refuses it too.
+    ("shaper", "delete the line, and limit the interface with tc"),
     ("single-session", "delete the line: a client that has lost its session may connect again"),
     ("dhcp-option", PUSH_DNS),
     ("dns", PUSH_DNS),
@@ -78,7 +77,7 @@ mod tests {
         dhcp-option dns dns-updown \
         remote-random tun-mtu-max ifconfig-noexec ifconfig-ipv6 block-ipv6 route-metric route-table route-delay \
         route-noexec redirect-gateway redirect-private pull-filter route-nopull allow-pull-fqdn push-peer-info allow-recursive-routing \
-        connect-freq connect-freq-initial port-share max-packet-size ifconfig-pool-linear remote-random-hostname chroot";
+        connect-freq connect-freq-initial shaper port-share max-packet-size ifconfig-pool-linear remote-random-hostname chroot";
 
     #[test]
     fn each_directive_that_the_reader_takes_is_served_or_refused() {

@@ -72,12 +72,19 @@ fn resolve(host: &str) -> io::Result<Vec<IpAddr>> {
 }
 
 fn plan(text: &str, files: &[(&str, &str)]) -> Result<Plan, Vec<String>> {
+    plan_asking(text, files, &|_| Err("nothing asks for the password of the key".to_owned()))
+}
+
+/// What asks for the password of the private key.
+type AsksKeyPassword<'a> = &'a dyn Fn(bool) -> Result<Option<Zeroizing<Vec<u8>>>, String>;
+
+pub(super) fn plan_asking(
+    text: &str,
+    files: &[(&str, &str)],
+    key_password: AsksKeyPassword<'_>,
+) -> Result<Plan, Vec<String>> {
     let files = Memory::new(&[&[("vpn.conf", text)], files].concat());
-    let sources = Sources {
-        files: &files,
-        resolve: &resolve,
-        key_password: &|| Err("nothing asks for the password of the key".to_owned()),
-    };
+    let sources = Sources { files: &files, resolve: &resolve, key_password };
     let loaded = load(&["--config".to_owned(), "vpn.conf".to_owned()], &files);
     let plan = loaded.and_then(|loaded| convert(loaded, &sources));
     plan.map_err(|refusals| refusals.iter().map(Refusal::to_string).collect())

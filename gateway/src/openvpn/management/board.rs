@@ -172,9 +172,23 @@ impl Board {
     /// Another question has taken the place of this one.
     pub fn ask_password(&self, question: &Question) -> Result<Credentials, String> {
         let (answer, answered) = mpsc::channel();
+        self.ask(Query::new(question, answer), &answered)
+    }
+
+    /// The same for the password of the private key.
+    ///
+    /// # Errors
+    /// As those of [`Self::ask_password`].
+    pub fn ask_key_password(&self) -> Result<Zeroizing<String>, String> {
+        let (answer, answered) = mpsc::channel();
+        self.ask(Query::of_key(answer), &answered).map(|credentials| credentials.password)
+    }
+
+    fn ask(&self, query: Query, answered: &mpsc::Receiver<Credentials>) -> Result<Credentials, String> {
         {
             let mut inner = self.lock();
-            let mut query = Query::new(question, answer);
+            // The sender of a question that this one takes the place of is dropped here.
+            let mut query = query;
             // The thread of an attempt that was given up has no answer.
             if !inner.query.as_mut().is_some_and(|before| before.goes_on(&mut query)) {
                 inner.push(Zeroizing::new(query.text().to_owned()));
@@ -322,6 +336,22 @@ mod tests {
         assert_eq!((credentials.user.as_str(), credentials.password.as_str()), ("anna", "secret"));
         assert!(!board.answer(|query| query.take_user("Auth", "anna")), "it is answered");
     }
+
+    #[tokio::test]
+    async fn the_password_of_the_private_key_is_asked_for_by_its_own_type() {
+        let board = std::sync::Arc::new(Board::new(2, false));
+        board.attach();
+        let asking = std::sync::Arc::clone(&board);
+        let asked = std::thread::spawn(move || asking.ask_key_password());
+        let text = ">PASSWORD:Need 'Private Key' password\n";
+        assert_eq!(**board.next().await.as_ref().expect("a message"), text);
+        let password = Zeroizing::new("secret".to_owned());
+        assert!(!board.answer(|query| query.take_password("Auth", &password)));
+        assert!(!board.answer(|query| query.take_user("Private Key", "anna")));
+        assert!(board.answer(|query| query.take_password("Private Key", &password)));
+        assert_eq!(*asked.join().expect("no panic").expect("an answer"), *password);
+    }
+
     #[test]
     fn a_question_of_the_server_takes_the_place_of_the_one_before() {
         let board = std::sync::Arc::new(Board::new(2, false));

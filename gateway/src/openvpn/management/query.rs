@@ -1,15 +1,17 @@
-//! The question for a user name and a password, until the client of the management interface has answered it.
+//! The question for a user name and a password, or for the password of the private key, until the client of the management interface has answered it.
 
 use crate::openvpn::login::{Credentials, Question};
 use crate::openvpn::scripts::environment::printable;
 use std::sync::mpsc::Sender;
 use zeroize::Zeroizing;
 
-/// The type of the question, as the client names it.
-const KIND: &str = "Auth";
+/// The types of questions, as the client names them.
+const LOGIN: &str = "Auth";
+const KEY: &str = "Private Key";
 
 /// A question, and what has been answered of it.
 pub(super) struct Query {
+    kind: &'static str,
     user: Option<String>,
     password: Option<Zeroizing<String>>,
     asks_user: bool,
@@ -28,8 +30,14 @@ impl Query {
         let own = question.challenge.as_ref().filter(|_| question.state.is_none());
         let challenge =
             own.map(|(text, is_shown)| format!(" SC:{},{}", u8::from(*is_shown), printable(text)));
-        let text = format!(">PASSWORD:Need '{KIND}' {what}{}\n", challenge.unwrap_or_default());
-        Self { user, password: None, asks_user, text, waiting }
+        let text = format!(">PASSWORD:Need '{LOGIN}' {what}{}\n", challenge.unwrap_or_default());
+        Self { kind: LOGIN, user, password: None, asks_user, text, waiting }
+    }
+
+    /// The question for the password of the private key; the answer has no user name.
+    pub(super) fn of_key(waiting: Sender<Credentials>) -> Self {
+        let text = format!(">PASSWORD:Need '{KEY}' password\n");
+        Self { kind: KEY, user: Some(String::new()), password: None, asks_user: false, text, waiting }
     }
 
     /// The message of the question.
@@ -48,7 +56,7 @@ impl Query {
 
     /// Takes the user name; whether it is asked for.
     pub(super) fn take_user(&mut self, kind: &str, user: &str) -> bool {
-        let is_asked = kind == KIND && self.asks_user;
+        let is_asked = kind == self.kind && self.asks_user;
         if is_asked {
             self.user = Some(user.to_owned());
         }
@@ -57,7 +65,7 @@ impl Query {
 
     /// Takes the password; whether it is asked for.
     pub(super) fn take_password(&mut self, kind: &str, password: &Zeroizing<String>) -> bool {
-        let is_asked = kind == KIND;
+        let is_asked = kind == self.kind;
         if is_asked {
             self.password = Some(password.clone());
         }

@@ -185,3 +185,35 @@ fn a_name_to_which_a_server_pushes_a_route_is_looked_up_with_allow_pull_fqdn_alo
     let many = own.network(&options);
     assert_eq!((many.named.hosts().len(), many.warnings.len()), (16, 6));
 }
+
+#[test]
+fn a_gateway_of_a_pushed_route_may_be_a_name_whose_address_tells_where_the_route_leads() {
+    use crate::openvpn::client_network::resolved;
+    use crate::openvpn::named_routes::{Known, look_up};
+    let options = [
+        "topology subnet",
+        "ifconfig 10.8.0.2 255.255.255.0",
+        "route 10.20.0.0 255.255.0.0 inside.example 7",
+        "route 10.30.0.0 255.255.0.0 away.example",
+        "route 10.40.0.0 255.255.0.0 gone.example",
+    ];
+    let options: Vec<String> = options.map(str::to_owned).to_vec();
+    let refused = client(CLIENT).own.network(&options);
+    assert!(refused.tunnel.is_empty() && refused.outside.is_empty() && refused.named.hosts().is_empty());
+    assert!(refused.warnings[0].contains("by way of inside.example is not set without allow-pull-fqdn"));
+    let network = client(&format!("{CLIENT}allow-pull-fqdn\n")).own.network(&options);
+    assert_eq!(network.named.hosts(), ["inside.example", "away.example", "gone.example"]);
+    let known = look_up(&network.named.hosts(), |host| match host {
+        "inside.example" => Ok(vec![[10, 8, 0, 1].into()]),
+        "away.example" => Ok(vec![[192, 0, 2, 1].into()]),
+        _ => Err(std::io::ErrorKind::NotFound.into()),
+    });
+    let (before, after) = (resolved(&network, &Known::new()), resolved(&network, &known));
+    // Until it is known where it leads, a route is neither set nor cut out of others.
+    assert!(before.tunnel.is_empty() && before.outside.is_empty());
+    let inside: Vec<(String, u32)> =
+        after.tunnel.iter().map(|((prefix, _), metric)| (prefix.to_string(), *metric)).collect();
+    let outside: Vec<String> = after.outside.iter().map(ToString::to_string).collect();
+    assert_eq!(inside, [("10.20.0.0/16".to_owned(), 7)]);
+    assert_eq!(outside, ["10.30.0.0/16"]);
+}
