@@ -6,7 +6,7 @@ use crate::{Failure, client, show_vpn};
 use ::bench::report::table;
 use gateway::api::model::{ReloadOutcome, Reloaded};
 use gateway::ipsec::model::{IpsecPeer, Reset};
-use gateway::secgw::model::{Drop, Neighbour, Port, Rule, Sa, Secgw};
+use gateway::secgw::model::{Drop, Lcore, Neighbour, Port, Rule, Sa, Secgw};
 use std::path::PathBuf;
 
 /// The exit status if the file is not in force.
@@ -130,7 +130,13 @@ fn ports(gateway: &Secgw) -> String {
         ]
     };
     let head = ["port", "interface", "side", "frames in", "bytes in", "frames out", "bytes out"];
-    table(&head, &gateway.ports.iter().map(row).collect::<Vec<_>>())
+    let ports = table(&head, &gateway.ports.iter().map(row).collect::<Vec<_>>());
+    if gateway.lcores.len() < 2 {
+        return ports;
+    }
+    let row = |it: &Lcore| vec![it.number.to_string(), it.received.to_string(), it.sent.to_string()];
+    let lcores: Vec<_> = gateway.lcores.iter().map(row).collect();
+    format!("{ports}\n{}", table(&["lcore", "frames in", "frames out"], &lcores))
 }
 
 fn sas(gateway: &Secgw) -> String {

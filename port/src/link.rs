@@ -107,6 +107,64 @@ pub fn hardware_address(name: &str) -> Result<[u8; 6], LinkError> {
     address().map_err(|error| LinkError::Step { interface: name.to_owned(), step: "its address", error })
 }
 
+/// The queues of an interface, as `ethtool -l` shows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Channels {
+    receive: u32,
+    transmit: u32,
+    combined: u32,
+}
+
+/// linux/ethtool.h
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct EthtoolChannels {
+    command: u32,
+    /// The most of each kind, in the order of the counts.
+    most: [u32; 4],
+    receive: u32,
+    transmit: u32,
+    other: u32,
+    combined: u32,
+}
+
+impl Channels {
+    /// The queues of an interface, if its driver tells.
+    pub fn of(name: &str) -> Option<Self> {
+        const ETHTOOL_GCHANNELS: u32 = 0x3c;
+        const SIOCETHTOOL: libc::Ioctl = 0x8946;
+        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
+        let mut channels = EthtoolChannels {
+            command: ETHTOOL_GCHANNELS,
+            most: [0; 4],
+            receive: 0,
+            transmit: 0,
+            other: 0,
+            combined: 0,
+        };
+        // The request writes to the channels, which live until it returns.
+        let data = (&raw mut channels).cast();
+        ask(&socket, name, SIOCETHTOOL, |request| request.ifr_ifru.ifru_data = data).ok()?;
+        let EthtoolChannels { receive, transmit, combined, .. } = channels;
+        Some(Self { receive, transmit, combined })
+    }
+
+    /// Queues that frames are received from.
+    pub fn receiving(self) -> u32 {
+        self.receive + self.combined
+    }
+
+    /// Queues that frames are sent to.
+    pub fn sending(self) -> u32 {
+        self.transmit + self.combined
+    }
+
+    /// What follows `ethtool -L NAME` for so many queues.
+    pub fn words(self, count: usize) -> String {
+        if self.combined > 0 { format!("combined {count}") } else { format!("rx {count} tx {count}") }
+    }
+}
+
 /// One request about an interface, which `fill` completes.
 fn ask(
     socket: &OwnedFd,
@@ -185,6 +243,7 @@ mod tests {
             Ok(link) => {
                 assert!(link.index > 0);
                 assert_eq!(hardware_address("lo").expect("it is there"), [0; 6]);
+                assert_eq!(Channels::of("lo"), None, "its driver does not tell");
             }
             Err(error) => assert!(error.to_string().contains("ip link set lo up"), "{error}"),
         }

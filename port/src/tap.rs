@@ -25,7 +25,16 @@ pub struct TapTransmit {
 
 /// Opens the TAP interface `name`, which is made if there is none, and removed with the last half unless it is persistent.
 pub fn open(name: &str) -> Result<(TapReceive, TapTransmit), TunError> {
-    let fd = Arc::new(open_tap(name)?);
+    open_queue(name, false)
+}
+
+/// The same with so many queues, among which the kernel distributes flows.
+pub fn open_queues(name: &str, count: usize) -> Result<Vec<(TapReceive, TapTransmit)>, TunError> {
+    (0..count).map(|_| open_queue(name, count > 1)).collect()
+}
+
+fn open_queue(name: &str, has_several: bool) -> Result<(TapReceive, TapTransmit), TunError> {
+    let fd = Arc::new(open_tap(name, has_several)?);
     Ok((TapReceive(Arc::clone(&fd)), TapTransmit { fd, refusal: None, refused: 0 }))
 }
 
@@ -35,6 +44,14 @@ pub fn set_up(name: &str, address: Option<[u8; 6]>) -> Result<(), TunError> {
     addressed
         .and_then(|()| crate::link::set_up(name))
         .map_err(|error| TunError::Other(name.to_owned(), error))
+}
+
+impl TapTransmit {
+    /// A half for another thread: the kernel takes frames of one queue from any number of them.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self { fd: Arc::clone(&self.fd), refusal: None, refused: 0 }
+    }
 }
 
 impl Receive for TapReceive {

@@ -12,6 +12,7 @@ mod frames;
 mod https;
 mod import;
 mod ipsec;
+mod lcores;
 mod machine;
 mod manual;
 mod marked;

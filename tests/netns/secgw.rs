@@ -55,21 +55,24 @@ neigh port 1 02:00:00:00:00:ff
 ";
 
 /// The addresses of the hosts, left and right.
-const ADDRESSES: [(&str, &str); 4] = [
+pub const ADDRESSES: [(&str, &str); 4] = [
     ("192.168.1.2", "192.168.2.2"),
     ("192.168.3.2", "192.168.4.2"),
     ("fd01::2", "fd02::2"),
     ("fd03::2", "fd04::2"),
 ];
 
-fn file(key: &str) -> String {
+pub fn file(key: &str) -> String {
     FILE.replace("KEY", key).replace("CBC", &vec!["c5"; 16].join(":"))
 }
 
-/// Makes a veth pair between two namespaces, up at both ends.
-fn connect(lab: &Lab, (a, from, b, to): (&str, &str, &str, &str)) {
+/// Makes a veth pair between two namespaces, up at both ends, with so many queues.
+fn connect(lab: &Lab, (a, from, b, to): (&str, &str, &str, &str), queues: usize) {
     let (namespace_a, namespace_b) = (lab.namespace(a), lab.namespace(b));
-    let line = format!("link add {from} netns {namespace_a} type veth peer name {to} netns {namespace_b}");
+    let queues = format!("numrxqueues {queues} numtxqueues {queues}");
+    let line = format!(
+        "link add {from} netns {namespace_a} {queues} type veth peer name {to} netns {namespace_b} {queues}"
+    );
     lab::run("ip", line.split(' ')).expect("a veth pair can be made");
     for (namespace, interface) in [(a, from), (b, to)] {
         lab.run(namespace, "sysctl", &["-qw", &format!("net.ipv6.conf.{interface}.disable_ipv6=1")])
@@ -78,19 +81,21 @@ fn connect(lab: &Lab, (a, from, b, to): (&str, &str, &str, &str)) {
     }
 }
 
-/// host ─ left ─ wire ─ right, whose own kernel is the host behind its TAP interface. All ports are veth pairs but that one.
-fn scene() -> Option<Lab> {
+/// host ─ left ─ wire ─ right, whose own kernel is the host behind its TAP interface. All ports are veth pairs but that one. All have so many
+/// queues.
+pub fn scene(queues: usize) -> Option<Lab> {
     let lab = crate::support::lab(&["host", "left", "wire", "right"])?;
     for ends in [("host", "eth0", "left", "p0"), ("left", "u0", "wire", "w0"), ("wire", "w1", "right", "u0")]
     {
-        connect(&lab, ends);
+        connect(&lab, ends, queues);
     }
     lab.ip("wire", "link add br0 type bridge").expect("a bridge can be made");
     for interface in ["w0", "w1", "br0"] {
         let master = if interface == "br0" { "" } else { "master br0" };
         lab.ip("wire", &format!("link set {interface} {master} up")).expect("it is there");
     }
-    lab.ip("right", "tuntap add dtap0 mode tap").expect("it can be made");
+    let kind = if queues > 1 { "multi_queue" } else { "" };
+    lab.ip("right", &format!("tuntap add dtap0 mode tap {kind}")).expect("it can be made");
     for (namespace, interface) in [("host", "eth0"), ("right", "dtap0")] {
         lab.run(namespace, "sysctl", &["-qw", &format!("net.ipv6.conf.{interface}.disable_ipv6=0")])
             .expect("it can be set");
@@ -119,13 +124,16 @@ fn scene() -> Option<Lab> {
 
 /// Starts an encryptor with two devices; its statistics go to a file when it ends.
 fn start(lab: &mut Lab, namespace: &str, file: &Path, devices: [&str; 2]) -> Process {
+    start_on(lab, namespace, file, devices, "(0,0,0),(1,0,0)")
+}
+
+/// The same with lcores 0 and 1, of which each has these queues.
+pub fn start_on(lab: &mut Lab, namespace: &str, file: &Path, devices: [&str; 2], queues: &str) -> Process {
     let mut command = lab.command(namespace, postern());
     let output = File::create(file.with_extension(namespace)).expect("it can be made");
-    command.args(["secgw", "-l", "0", "--no-pci", "--vdev", devices[0], "--vdev", devices[1], "--"]);
+    command.args(["secgw", "-l", "0-1", "--no-pci", "--vdev", devices[0], "--vdev", devices[1], "--"]);
     command.args(["-P", "-p", "0x3", "-u", "0x2", "-w", "64", "-f"]).arg(file);
-    command
-        .args(["--config", "(0,0,0),(1,0,0)", "--api"])
-        .arg(file.with_extension(format!("{namespace}.sock")));
+    command.args(["--config", queues, "--api"]).arg(file.with_extension(format!("{namespace}.sock")));
     command.stdout(output);
     lab.start(&mut command).expect("it starts")
 }
@@ -134,7 +142,7 @@ fn answers(lab: &Lab, to: &str) -> bool {
     lab.run("host", "ping", &["-c", "1", "-W", "1", to]).is_ok()
 }
 
-fn is_up(lab: &Lab, when: &str) {
+pub fn is_up(lab: &Lab, when: &str) {
     for (_, right) in ADDRESSES {
         wait_until(2 * PATIENCE, || answers(lab, right))
             .unwrap_or_else(|error| panic!("{when}, {right}: {error}"));
@@ -168,7 +176,7 @@ fn watch(stop: &AtomicBool, is_ready: &AtomicBool) -> ([usize; 2], Vec<Vec<u8>>)
 }
 
 /// Tells the watcher to stop when it is dropped.
-struct Ends<'a>(&'a AtomicBool);
+pub struct Ends<'a>(pub &'a AtomicBool);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
@@ -177,7 +185,7 @@ impl Drop for Ends<'_> {
 }
 
 /// An operational command, asked of the left encryptor.
-fn ask(file: &Path, words: &[&str]) -> (String, Option<i32>) {
+pub fn ask(file: &Path, words: &[&str]) -> (String, Option<i32>) {
     let mut command = std::process::Command::new(postern());
     let output = command.args(words).arg("--api").arg(file.with_extension("left.sock")).output();
     let output = output.expect("it starts");
@@ -237,7 +245,7 @@ fn keeps_all_over_reloads(lab: &Lab, file: &Path) {
 
 #[test]
 fn two_encryptors_with_one_file_carry_both_families_in_both_and_nothing_in_clear() {
-    let Some(mut lab) = scene() else { return };
+    let Some(mut lab) = scene(1) else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("both.cfg");
     std::fs::write(&path, file(&vec!["a1"; 20].join(":"))).expect("it can be written");
@@ -268,7 +276,7 @@ fn two_encryptors_with_one_file_carry_both_families_in_both_and_nothing_in_clear
     for (namespace, wire) in [("left", "w0"), ("right", "w1")] {
         lab.ip(namespace, "link delete u0").expect("it is there");
         assert!(!answers(&lab, "192.168.2.2"), "{namespace} has no such port");
-        connect(&lab, (namespace, "u0", "wire", wire));
+        connect(&lab, (namespace, "u0", "wire", wire), 1);
         lab.ip("wire", &format!("link set {wire} master br0")).expect("it is there");
         is_up(&lab, "after its interface was made again");
     }
@@ -337,7 +345,7 @@ fn configuration(more: &[&str]) -> String {
 
 #[test]
 fn the_daemon_is_an_encryptor_as_its_configuration_says_and_exchanges_it_without_loss() {
-    let Some(mut lab) = scene() else { return };
+    let Some(mut lab) = scene(1) else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("both.cfg");
     std::fs::write(&path, file(&vec!["a1"; 20].join(":"))).expect("it can be written");

@@ -333,6 +333,31 @@ mod tests {
     }
 
     #[test]
+    fn threads_get_each_number_once_and_no_more_bytes_than_the_limit() {
+        const COUNT: u64 = 100_000;
+        let (sa, now) = (sa(COUNT).with_volume(Volume::new(50_000, 60_000)), Time::from_nanoseconds(1));
+        let (mut numbers, spent) = std::thread::scope(|scope| {
+            let work = || {
+                let taken: Vec<u64> = std::iter::from_fn(|| sa.assign(7, now).ok()).flatten().collect();
+                (taken, (0..COUNT).filter(|_| sa.spend(1, 1).is_ok()).count() as u64)
+            };
+            let threads: Vec<_> = (0..3).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().fold((Vec::new(), 0), |(mut all, spent), thread| {
+                let (taken, more) = thread.join().expect("it does not panic");
+                all.extend(taken);
+                (all, spent + more)
+            })
+        });
+        numbers.sort_unstable();
+        assert_eq!(
+            numbers,
+            (0..COUNT / 7 * 7).collect::<Vec<u64>>(),
+            "none is missing, and none is twice there"
+        );
+        assert_eq!(spent, 60_000);
+    }
+
+    #[test]
     fn the_counter_never_wraps() {
         let (sa, now) = (sa(u64::MAX), Time::from_nanoseconds(1));
         sa.next.store(u64::MAX - 1, Ordering::Relaxed);

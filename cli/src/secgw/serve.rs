@@ -17,8 +17,7 @@ use gateway::ipsec::handle::IkeHandle;
 use gateway::rights::Rights;
 use gateway::secgw::api::{Gateways, ReloadOrder};
 use gateway::secgw::{
-    Control, FramePort, Ike, IkeSockets, Peers, Plan, Reopened, SecgwTables, Statistics, Stopper, Worker,
-    open,
+    Control, Ike, IkeSockets, Peers, Plan, Reopened, SecgwTables, Statistics, Stopper, Worker, open_all,
 };
 use gateway::service::View;
 use gateway::unix_socket::SocketError;
@@ -30,10 +29,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 
 /// Its socket, without a path given.
 const NAME: &str = "secgw";
@@ -62,21 +63,20 @@ pub(super) fn serve(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The processors of the only lcore.
-fn processors(command_line: &CommandLine) -> BTreeSet<u32> {
-    let queues = command_line.application.queues.as_deref().unwrap_or_default();
-    let core = queues.first().and_then(|entry| command_line.cores.get(&entry.core));
-    core.cloned().unwrap_or_default()
+/// The processors of each lcore that has a worker.
+fn processors(command_line: &CommandLine, plan: &Plan) -> Vec<BTreeSet<u32>> {
+    plan.lcores.iter().map(|lcore| command_line.cores.get(lcore).cloned().unwrap_or_default()).collect()
 }
 
 fn start(plan: &Plan, source: Source, socket: Option<&Path>) -> Outcome {
     for remark in &plan.remarks {
         tracing::warn!("{remark}");
     }
-    // Threads inherit it; later, the filter of system calls refuses it.
-    pin(&processors(&source.command_line));
-    let ports = plan.ports.iter().map(open).collect::<Result<Vec<FramePort>, _>>()?;
-    let stopper = Stopper::new()?;
+    // Threads inherit it.
+    let processors = processors(&source.command_line, plan);
+    pin(&processors.iter().flatten().copied().collect());
+    let ports = open_all(&plan.ports, plan.lcores.len())?;
+    let stopper = Stopper::new(plan.lcores.len())?;
     // It keeps the rights to open them again.
     let reopened = Reopened::watch(&plan.ports, stopper.clone())?;
     // A reload may bring the first peer.
@@ -86,19 +86,16 @@ fn start(plan: &Plan, source: Source, socket: Option<&Path>) -> Outcome {
     let runtime = privilege::runtime()?;
     let engines = engines::choice(&plan.subjects());
     engines::maintain(&engines)?;
-    let mut worker = Worker::new(SecgwTables::new(plan, &*engines)?, ports).with_reopened(reopened);
+    let mut workers = Worker::several(SecgwTables::new(plan, &*engines)?, &plan.lcores, ports);
     let mut ike = None;
     if let Some(sockets) = &sockets {
-        let (started, with_ike) = Ike::start(sockets, plan, worker, engines.clone(), &stopper)?;
-        (ike, worker) = (Some(started), with_ike);
+        let (started, with_ike) = Ike::start(sockets, plan, workers, engines.clone(), &stopper)?;
+        (ike, workers) = (Some(started), with_ike);
     }
-    let statistics = Arc::new(worker.statistics());
-    let (ended, mut end) = oneshot::channel();
-    let of_worker = stopper.clone();
-    let thread = std::thread::Builder::new().name("secgw".to_owned()).spawn(move || {
-        Rights::Packets.keep();
-        let _ = ended.send(worker.serve(&of_worker));
-    })?;
+    let statistics = Arc::new(Statistics::of(&workers));
+    let workers = workers.into_iter().map(|worker| worker.with_reopened(Arc::clone(&reopened))).collect();
+    drop(reopened);
+    let (threads, ends) = run(workers, plan, processors, &stopper)?;
     let (orders, reloads) = mpsc::channel(1);
     let handle = ike.as_ref().map(Ike::handle);
     let gateways = Gateways::new(Arc::clone(&statistics), orders, handle.clone());
@@ -108,18 +105,49 @@ fn start(plan: &Plan, source: Source, socket: Option<&Path>) -> Outcome {
     tracing::info!("{ports} ports, {sas} SAs, {peers} IKE peers: packets are forwarded");
     let outcome = runtime.block_on(async {
         let reread = tokio::spawn(read_again(source, control, reloads, signal(SignalKind::hangup())?));
-        let outcome = until_end(plan.statistics_seconds, &statistics, &mut end).await;
+        let outcome = until_end(plan.statistics_seconds, &statistics, ends).await;
         reread.abort();
         outcome
     });
     // While packets still pass, the peers are told.
     drop(ike);
     stopper.stop();
-    thread.join().map_err(|_| "the worker has panicked")?;
+    for thread in threads {
+        thread.join().map_err(|_| "a worker has panicked")?;
+    }
     print!("{statistics}");
     // Removes the socket.
     drop(runtime);
     outcome
+}
+
+/// How a worker has ended.
+type Ended = oneshot::Receiver<std::io::Result<()>>;
+
+/// Starts a thread for each worker, on the processors of its lcore.
+fn run(
+    workers: Vec<Worker>,
+    plan: &Plan,
+    processors: Vec<BTreeSet<u32>>,
+    stopper: &Stopper,
+) -> std::io::Result<(Vec<JoinHandle<()>>, Vec<Ended>)> {
+    let (mut threads, mut ends) = (Vec::new(), Vec::new());
+    let is_only = workers.len() == 1;
+    for ((mut worker, lcore), processors) in workers.into_iter().zip(&plan.lcores).zip(processors) {
+        let name = if is_only { NAME.to_owned() } else { format!("{NAME} {lcore}") };
+        let (ended, end) = oneshot::channel();
+        let stopper = stopper.clone();
+        let thread = std::thread::Builder::new().name(name).spawn(move || {
+            if !is_only {
+                pin(&processors);
+            }
+            Rights::Packets.keep();
+            let _ = ended.send(worker.serve(&stopper));
+        })?;
+        threads.push(thread);
+        ends.push(end);
+    }
+    Ok((threads, ends))
 }
 
 /// Serves the API for `postern show secgw`. Without it, packets are forwarded all the same.
@@ -191,20 +219,17 @@ async fn read_again(
     }
 }
 
-/// Prints statistics each so many seconds, until SIGINT or SIGTERM comes or the worker ends.
-async fn until_end(
-    seconds: u32,
-    statistics: &Statistics,
-    end: &mut oneshot::Receiver<std::io::Result<()>>,
-) -> Outcome {
+/// Prints statistics each so many seconds, until SIGINT or SIGTERM comes or a worker ends.
+async fn until_end(seconds: u32, statistics: &Statistics, ends: Vec<Ended>) -> Outcome {
+    let mut ends: JoinSet<_> = ends.into_iter().collect();
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let pause = Duration::from_secs(if seconds == 0 { u32::MAX.into() } else { seconds.into() });
     loop {
         tokio::select! {
             _ = interrupt.recv() => return Ok(()),
             _ = terminate.recv() => return Ok(()),
-            outcome = &mut *end => {
-                return Ok(outcome.map_err(|_| "the worker has panicked")??);
+            Some(Ok(outcome)) = ends.join_next() => {
+                return Ok(outcome.map_err(|_| "a worker has panicked")??);
             }
             () = tokio::time::sleep(pause) => print!("{statistics}"),
         }

@@ -152,7 +152,7 @@ mod calls {
     ];
 
     /// What the rest of the daemon needs too: sockets, Unix sockets in folders, files that are read again, libraries,
-    /// rights that are given up, timers and signals of tokio, the follower's namespaces.
+    /// rights that are given up, processors of lcores, timers and signals of tokio, the follower's namespaces.
     pub const CONTROL: &[c_long] = &[
         SYS_socket, SYS_socketpair, SYS_bind, SYS_listen, SYS_connect, SYS_getpeername,
         SYS_openat, SYS_openat2, SYS_pread64, SYS_pwrite64, SYS_preadv, SYS_pwritev, SYS_sendfile, SYS_fsync, SYS_fdatasync,
@@ -163,6 +163,7 @@ mod calls {
         SYS_epoll_create1, SYS_pselect6, SYS_timerfd_create, SYS_timerfd_settime,
         SYS_signalfd4, SYS_rt_sigpending, SYS_rt_sigtimedwait, SYS_kill,
         SYS_capget, SYS_capset, SYS_seccomp, SYS_setns, SYS_getpriority, SYS_setpriority, SYS_sched_getparam,
+        SYS_sched_setaffinity,
         SYS_sched_getscheduler, SYS_getrusage, SYS_prlimit64, SYS_sysinfo, SYS_uname,
         SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getresuid, SYS_getresgid, SYS_getppid, SYS_set_tid_address,
         SYS_mlockall, SYS_munlockall, SYS_mincore, SYS_get_mempolicy,
@@ -191,7 +192,9 @@ mod calls {
     pub const PORTS: &[c_long] = &[SYS_bpf];
 
     /// What the HTTPS server needs not, of the calls of the daemon: it could end the daemon, slow it, or leave its namespace.
-    pub const NOT_OF_SERVER: &[c_long] = &[SYS_kill, SYS_setpriority, SYS_setns, SYS_seccomp, SYS_listen, SYS_mlockall];
+    pub const NOT_OF_SERVER: &[c_long] = &[
+        SYS_kill, SYS_setpriority, SYS_sched_setaffinity, SYS_setns, SYS_seccomp, SYS_listen, SYS_mlockall,
+    ];
 
     /// What no gateway does, and an attacker would: other programs, other processes, the kernel's modules and mounts, other
     /// users.

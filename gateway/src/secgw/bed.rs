@@ -1,6 +1,6 @@
 //! A gateway between two ports of the caller, for benchmarks: frames in memory take the way of frames from an interface.
 
-use super::{FramePort, Plan, SecgwTables, Worker};
+use super::{FramePort, Plan, Queue, SecgwTables, Worker};
 use config::secgw::{self, CommandLine, Finding};
 use crypto::engine::Engine;
 use port::{Receive, Transmit};
@@ -36,11 +36,9 @@ pub fn worker(
         is_protected: port.is_protected,
         station: (!port.is_promiscuous).then_some(STATION),
         address: STATION,
-        receive,
+        queues: vec![Queue::new(receive)],
         transmit,
-        is_received: port.is_received,
-        is_failing: false,
-        rests_until: None,
+        is_received: port.is_received(),
     });
     Ok(Worker::new(tables, ports.collect()))
 }

@@ -1,5 +1,6 @@
 //! What to run, from `interfaces secgw` of the configuration.
 
+use super::lcores::Queues;
 use super::plan::{Plan, PortPlan};
 use config::settings::Secgw;
 
@@ -13,10 +14,11 @@ impl Plan {
             address: None,
             is_protected: port.is_protected,
             is_promiscuous: port.is_promiscuous,
-            is_received: true,
+            queues: Queues { receivers: vec![0], ..Queues::default() },
             neighbour: port.neighbour,
         };
         Self {
+            lcores: vec![0],
             ports: settings.ports.iter().map(port).collect(),
             policies: settings.policies.clone(),
             sas: settings.sas.clone(),

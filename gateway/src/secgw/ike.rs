@@ -11,8 +11,9 @@
 //! The sockets are bound to send, and so that the kernel does not answer for closed ports; they are not read.
 
 use super::plan::{Plan, refuse};
+use super::stopper::Stopper;
 use super::tables::SecgwTables;
-use super::worker::{Stopper, Worker};
+use super::worker::Worker;
 use crate::clock::Clock;
 use crate::datapath::protocol::Protocol;
 use crate::datapath::punt::Punt;
@@ -204,41 +205,43 @@ impl IkeSockets {
     }
 }
 
-/// The running thread of IKE. Dropping it deletes the SAs with all peers, while the worker still runs.
+/// The running thread of IKE. Dropping it deletes the SAs with all peers, while the workers still run.
 pub struct Ike {
     handle: IkeHandle,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Ike {
-    /// Starts IKE with the peers of a plan, for a worker that `stopper` wakes.
+    /// Starts IKE with the peers of a plan, for workers that `stopper` wakes.
     ///
     /// # Errors
     /// The settings of a peer cannot be used, or there is no thread.
     pub fn start(
         sockets: &IkeSockets,
         plan: &Plan,
-        worker: Worker,
+        workers: Vec<Worker>,
         engine: Arc<dyn Engine>,
         stopper: &Stopper,
-    ) -> Result<(Self, Worker), IkeError> {
-        let change = PeerChange::between(&[], &worker.tables())?;
+    ) -> Result<(Self, Vec<Worker>), IkeError> {
+        // All have the same tables. The first one carries packets that came before their SA.
+        let first = &workers[0];
+        let change = PeerChange::between(&[], &first.tables())?;
         let (datapath_events, datapath_events_out) = unbounded();
         let (handle, commands_out) = IkeHandle::new();
         let (floated_in, floated) = Punt::new(Protocol::Ipsec);
         let (initial_in, initial) = Punt::new(Protocol::Ipsec);
         let shared =
-            Shared { tables: worker.sessions(), datapath_events: datapath_events.clone(), clock: Clock };
+            Shared { tables: first.sessions(), datapath_events: datapath_events.clone(), clock: Clock };
         let parts = Parts {
             engine,
             random: [Box::new(random::System::default()), Box::new(random::System::default())],
             shared,
             outside: Box::new(sockets.floated.transmit()),
             initial: sockets.initial.transmit(),
-            inbound_wake: stopper.waker(),
-            outbound_wake: stopper.waker(),
+            inbound_wake: stopper.waker(0),
+            outbound_wake: stopper.waker(0),
             has_raw: true,
-            drops: worker.drops(),
+            drops: first.drops(),
             inbox: Inbox {
                 commands: commands_out,
                 datapath_events: datapath_events_out,
@@ -250,13 +253,15 @@ impl Ike {
         handle.add(change.plans);
         handle.link(true, plan.mtu);
         let thread = std::thread::Builder::new().name("secgw ike".to_owned()).spawn(move || {
-            // On the lcore of the worker, packets come first.
+            // On the lcores of the workers, packets come first.
             let _ = yield_to_packets();
             Rights::None.keep();
             IkeThread::new(parts).run();
         })?;
-        let worker = worker.with_ike(datapath_events, initial_in, floated_in);
-        Ok((Self { handle, thread: Some(thread) }, worker))
+        let with_ike =
+            |worker: Worker| worker.with_ike(datapath_events.clone(), initial_in.clone(), floated_in.clone());
+        let workers = workers.into_iter().map(with_ike).collect();
+        Ok((Self { handle, thread: Some(thread) }, workers))
     }
 
     /// What asks the thread.

@@ -23,12 +23,14 @@ pub struct Cutter {
     header: Vec<u8>,
     /// The identification of the next IPv6 packet.
     identification: u32,
+    /// How far the one after it is: no two cutters of a gateway use the same.
+    step: u32,
 }
 
 impl Cutter {
-    /// A cutter whose identifications begin with this one.
-    pub fn new(identification: u32) -> Self {
-        Self { packet: Vec::new(), header: Vec::new(), identification }
+    /// A cutter whose identifications begin with this one, and of which each is so far from the one before.
+    pub fn new(identification: u32, step: u32) -> Self {
+        Self { packet: Vec::new(), header: Vec::new(), identification, step }
     }
 
     /// Adds the fragments of packet `index` to the batch. IPv6 packets are cut only if they are `ours`: routers do not cut them.
@@ -62,7 +64,7 @@ impl Cutter {
                 self.header[place.field] = FRAGMENT;
                 self.header.extend_from_slice(&[place.protocol, 0, 0, 0]);
                 self.header.extend_from_slice(&self.identification.to_be_bytes());
-                self.identification = self.identification.wrapping_add(1);
+                self.identification = self.identification.wrapping_add(self.step);
                 self.cut_v6(batch, place.offset, mtu)
             }
             IpPacket::V6(..) => Err(DropReason::TooBig),
@@ -159,7 +161,7 @@ mod tests {
         let packet = batch.append(3000).expect("it fits");
         packet.fill(0);
         packet[..4].copy_from_slice(&[0x45, 0, 0x0b, 0xb8]);
-        let mut cutter = Cutter::new(0);
+        let mut cutter = Cutter::new(0, 1);
         assert_eq!(cutter.cut(&mut batch, 0, 1500, true), Err(DropReason::BurstFull));
         assert_eq!(batch.live(0..batch.len()).count(), 1, "only the whole packet");
         assert_eq!(cutter.cut(&mut batch, 0, 27, true), Err(DropReason::TooBig));

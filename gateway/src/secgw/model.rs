@@ -13,6 +13,9 @@ pub struct Secgw {
     pub reloads: u64,
     /// The ports.
     pub ports: Vec<Port>,
+    /// The lcores, each with a worker.
+    #[serde(default)]
+    pub lcores: Vec<Lcore>,
     /// The SAs, in the order of the file.
     pub sas: Vec<Sa>,
     /// The policies, those for outbound packets first.
@@ -43,6 +46,17 @@ pub struct Port {
     pub sent: u64,
     /// Their bytes.
     pub sent_bytes: u64,
+}
+
+/// An lcore.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
+pub struct Lcore {
+    /// Its number.
+    pub number: u32,
+    /// Frames that it received, from all ports.
+    pub received: u64,
+    /// Frames that it sent, by all ports.
+    pub sent: u64,
 }
 
 /// An SA.

@@ -1,9 +1,9 @@
 //! Opens ports for the daemon, which gives up the rights to at its start: a thread that was started before keeps them.
 
 use super::plan::PortPlan;
-use super::ports::{FramePort, PortError, open};
+use super::ports::{FramePort, PortError, open_all};
 use super::reopen::Reopened;
-use super::worker::Stopper;
+use super::stopper::Stopper;
 use crate::rights::Rights;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::io;
@@ -24,8 +24,8 @@ pub enum OpenError {
     Ended,
 }
 
-/// Open ports, and those that are opened again later.
-pub(super) type Opened = (Vec<FramePort>, Arc<Reopened>);
+/// Open ports of each worker, and those that are opened again later.
+pub(super) type Opened = (Vec<Vec<FramePort>>, Arc<Reopened>);
 
 struct Request {
     ports: Vec<PortPlan>,
@@ -52,7 +52,7 @@ impl Opener {
         Ok(Self(requests))
     }
 
-    /// Opens ports; `stopper` is that of their worker.
+    /// Opens ports; `stopper` is that of their workers.
     pub(super) async fn open(&self, ports: Vec<PortPlan>, stopper: Stopper) -> Result<Opened, OpenError> {
         let (reply, answer) = oneshot::channel();
         let _ = self.0.send(Request { ports, stopper, reply });
@@ -63,11 +63,10 @@ impl Opener {
 fn serve(inbox: &Receiver<Request>) {
     for Request { ports, stopper, reply } in inbox {
         // The daemon may be about to end.
-        let _ = reply.send(open_all(&ports, stopper));
+        let _ = reply.send(open_and_watch(&ports, stopper));
     }
 }
 
-fn open_all(ports: &[PortPlan], stopper: Stopper) -> Result<Opened, OpenError> {
-    let opened = ports.iter().map(open).collect::<Result<Vec<FramePort>, _>>()?;
-    Ok((opened, Reopened::watch(ports, stopper)?))
+fn open_and_watch(ports: &[PortPlan], stopper: Stopper) -> Result<Opened, OpenError> {
+    Ok((open_all(ports, stopper.workers())?, Reopened::watch(ports, stopper)?))
 }

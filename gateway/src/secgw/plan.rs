@@ -1,5 +1,6 @@
 //! What to run, from a file and a command line; what is not served yet is refused with a sentence.
 
+use super::lcores::{self, Queues};
 use crate::ipsec::ciphers;
 use config::secgw::settings::{Direction, Mode, Policy, Route, Sa, Settings};
 use config::secgw::{CommandLine, Device, Driver, Finding, Severity};
@@ -27,6 +28,8 @@ const NEIGHBOURS: [[u8; 6]; 4] = [
 
 /// What a gateway runs.
 pub struct Plan {
+    /// The lcores, by number: a worker for each.
+    pub lcores: Vec<u32>,
     /// The ports of `-p`, by number.
     pub ports: Vec<PortPlan>,
     /// The policies of both directions.
@@ -68,10 +71,17 @@ pub struct PortPlan {
     pub is_protected: bool,
     /// Whether it takes frames for other stations.
     pub is_promiscuous: bool,
-    /// Whether frames are received from it.
-    pub is_received: bool,
+    /// Its queues, with the lcores that receive from them.
+    pub queues: Queues,
     /// The Ethernet address of the station behind it.
     pub neighbour: [u8; 6],
+}
+
+impl PortPlan {
+    /// Whether frames are received from it.
+    pub fn is_received(&self) -> bool {
+        !self.queues.receivers.is_empty()
+    }
 }
 
 impl Plan {
@@ -82,13 +92,15 @@ impl Plan {
         for sa in &settings.sas {
             refused.extend(sentence(sa).map(|(text, fix)| refuse(Some(sa.line), text, fix)));
         }
-        let ports = ports(&settings, command_line, &mut refused);
+        let lcores = lcores::numbers(command_line.application.queues.as_deref().unwrap_or_default());
+        let ports = ports(&settings, command_line, &lcores, &mut refused);
         if !refused.is_empty() {
             return Err(refused);
         }
         let application = &command_line.application;
         let single_sa = application.single_sa.and_then(|index| single_sa(&settings, index));
         let mut plan = Self {
+            lcores,
             ports,
             remarks: remarks(&settings, command_line, single_sa),
             single_sa,
@@ -149,11 +161,6 @@ fn words(command_line: &CommandLine, refused: &mut Vec<Finding>) {
         let text = format!("--mtu {} is not served yet", application.mtu);
         not_yet(text, &format!("ports carry packets of at most {LONGEST_PACKET} bytes"));
     }
-    let queues = application.queues.as_deref().unwrap_or_default();
-    if let Some(entry) = queues.iter().find(|entry| entry.core != queues[0].core) {
-        let text = format!("--config names lcores {} and {}", queues[0].core, entry.core);
-        not_yet(text, "several lcores are not served yet: name the same one in each entry");
-    }
 }
 
 /// Why an SA is not served, and what to do.
@@ -184,9 +191,14 @@ fn single_sa(settings: &Settings, index: u32) -> Option<u32> {
     spis.get(index as usize).copied()
 }
 
-fn ports(settings: &Settings, command_line: &CommandLine, refused: &mut Vec<Finding>) -> Vec<PortPlan> {
+fn ports(
+    settings: &Settings,
+    command_line: &CommandLine,
+    lcores: &[u32],
+    refused: &mut Vec<Finding>,
+) -> Vec<PortPlan> {
     let application = &command_line.application;
-    let queues = application.queues.as_deref().unwrap_or_default();
+    let entries = application.queues.as_deref().unwrap_or_default();
     let (mut interfaces, mut fixed) = (BTreeMap::new(), b'0');
     let mut ports = Vec::new();
     for (number, device) in (0u16..).zip(command_line.eal.ports()) {
@@ -195,10 +207,10 @@ fn ports(settings: &Settings, command_line: &CommandLine, refused: &mut Vec<Find
         if u32::from(number) >= u32::BITS || application.ports >> number & 1 == 0 {
             continue;
         }
-        if let Some(entry) = queues.iter().find(|entry| entry.port == number && entry.queue != 0) {
-            let text = format!("queue {} of port {number} is not served yet", entry.queue);
-            refused.push(refuse(None, text, "give the interface one queue: ethtool -L NAME combined 1"));
-        }
+        let queues = Queues::of(number, device, entries, lcores).unwrap_or_else(|(text, fix)| {
+            refused.push(refuse(None, text, fix));
+            Queues::default()
+        });
         match interface(device).and_then(|name| Ok((name, address?))) {
             Err((text, fix)) => refused.push(refuse(None, text, fix)),
             Ok((interface, address)) => {
@@ -215,7 +227,7 @@ fn ports(settings: &Settings, command_line: &CommandLine, refused: &mut Vec<Find
                     address,
                     is_protected: application.unprotected >> number & 1 == 0,
                     is_promiscuous: application.promiscuous,
-                    is_received: queues.iter().any(|entry| entry.port == number),
+                    queues,
                     neighbour,
                 });
             }
@@ -256,10 +268,8 @@ fn interface(device: &Device) -> Result<String, (String, &'static str)> {
     }
     for (key, value) in arguments {
         let is_served = match key.as_str() {
-            "queue_count" | "qpairs" => value == "1",
-            "start_queue" => value == "0",
             "mac" => *driver == Driver::Tap,
-            name => name == "iface" || OF_THE_KERNEL.contains(&name),
+            name => name == "iface" || OF_THE_KERNEL.contains(&name) || lcores::is_word(name, *driver),
         };
         if !is_served {
             return Err((format!("--vdev {name}: {key}={value} is not served yet"), "delete it"));

@@ -3,9 +3,9 @@
 use super::frame::Address;
 use super::plan::PortPlan;
 use config::secgw::Driver;
-use port::link::{LinkError, hardware_address};
+use port::link::{Channels, LinkError, hardware_address};
 use port::tun::TunError;
-use port::xdp::{self, Take, XdpOptions};
+use port::xdp::{self, QUEUES, Take, XdpOptions, XdpTransmit};
 use port::{Receive, Transmit, af_packet, tap};
 use tunnel::Time;
 
@@ -18,8 +18,11 @@ pub enum PortError {
     /// Of a TAP interface.
     #[error("port {0}: {1}")]
     Tap(u16, TunError),
-    /// More queues than are served.
-    #[error("port {number}: {interface} has {queues} queues\n  fix: ethtool -L {interface} combined 1")]
+    /// Other queues than are received from: the kernel would have the frames of some.
+    #[error(
+        "port {number}: {interface} has {queues} queues{from}, and lcores receive from {wanted}\n  \
+         fix: ethtool -L {interface} {words}, or name its queues in --config"
+    )]
     Queues {
         /// The port.
         number: u16,
@@ -27,10 +30,16 @@ pub enum PortError {
         interface: String,
         /// How many it has.
         queues: usize,
+        /// From which one on, if that is not the first.
+        from: String,
+        /// How many it should have.
+        wanted: usize,
+        /// The words that set it so.
+        words: String,
     },
 }
 
-/// An open port.
+/// An open port, as one worker has it.
 pub struct FramePort {
     /// Its number.
     pub number: u16,
@@ -42,58 +51,141 @@ pub struct FramePort {
     pub station: Option<Address>,
     /// Its Ethernet address.
     pub address: Address,
-    /// Where frames come from.
-    pub receive: Box<dyn Receive>,
+    /// Where frames come from: the queues of this worker.
+    pub queues: Vec<Queue>,
     /// Where frames go.
     pub transmit: Box<dyn Transmit>,
     /// Whether frames are received.
     pub is_received: bool,
+}
+
+/// A queue that a worker receives from.
+pub struct Queue {
+    /// Where frames come from.
+    pub receive: Box<dyn Receive>,
     /// Whether its last read failed.
     pub is_failing: bool,
-    /// Until when it is not read and not waited for: it is down.
+    /// Until when it is not read and not waited for: the port is down.
     pub rests_until: Option<Time>,
 }
 
-/// Opens a port; needs CAP_NET_RAW, and CAP_BPF and CAP_NET_ADMIN by its driver.
+impl Queue {
+    /// A queue that was not read yet.
+    pub fn new(receive: impl Receive + 'static) -> Self {
+        Self { receive: Box::new(receive), is_failing: false, rests_until: None }
+    }
+}
+
+/// Opens ports for so many workers: for each worker, all ports, with the queues that it receives from.
 ///
 /// # Errors
-/// The interface is missing, down or used, or a right is missing.
-pub fn open(plan: &PortPlan) -> Result<FramePort, PortError> {
+/// See [`open`].
+pub fn open_all(plans: &[PortPlan], workers: usize) -> Result<Vec<Vec<FramePort>>, PortError> {
+    let mut of_workers: Vec<Vec<FramePort>> = (0..workers).map(|_| Vec::new()).collect();
+    for plan in plans {
+        for (ports, port) in of_workers.iter_mut().zip(open(plan, workers)?) {
+            ports.push(port);
+        }
+    }
+    Ok(of_workers)
+}
+
+/// Opens a port for each of so many workers; needs CAP_NET_RAW, and CAP_BPF and CAP_NET_ADMIN by its driver. Each worker has a sending half
+/// of its own.
+///
+/// # Errors
+/// The interface is missing, down or used, has not the right number of queues, or a right is missing.
+pub fn open(plan: &PortPlan, workers: usize) -> Result<Vec<FramePort>, PortError> {
     let (number, name) = (plan.number, plan.interface.as_str());
     let link = |error| PortError::Link(number, error);
-    let (receive, transmit): (Box<dyn Receive>, Box<dyn Transmit>) = match plan.driver {
-        Driver::AfXdp => {
-            let options = XdpOptions { take: Take::Ip, ..XdpOptions::default() };
-            let mut queues = xdp::open(name, options).map_err(link)?;
-            if queues.len() != 1 {
-                let (interface, queues) = (name.to_owned(), queues.len());
-                return Err(PortError::Queues { number, interface, queues });
-            }
-            let (receive, transmit) = queues.remove(0);
-            (Box::new(receive), Box::new(transmit))
-        }
-        Driver::Tap => {
-            let halves = tap::open(name).and_then(|halves| tap::set_up(name, plan.address).map(|()| halves));
-            let (receive, transmit) = halves.map_err(|error| PortError::Tap(number, error))?;
-            (Box::new(receive), Box::new(transmit))
-        }
+    let (queues, transmits) = match plan.driver {
+        Driver::AfXdp => open_xdp(plan, workers)?,
+        Driver::Tap => open_tap(plan, workers).map_err(|error| PortError::Tap(number, error))?,
         // The plan refuses other drivers.
-        Driver::AfPacket | Driver::Pcap | Driver::Crypto => {
-            let (receive, transmit) = af_packet::open(name).map_err(link)?;
-            (Box::new(receive), Box::new(transmit))
-        }
+        Driver::AfPacket | Driver::Pcap | Driver::Crypto => open_packet(plan, workers).map_err(link)?,
     };
     let address = hardware_address(name).map_err(link)?;
-    Ok(FramePort {
+    let port = |transmit| FramePort {
         number,
         name: name.to_owned(),
         is_protected: plan.is_protected,
         station: (!plan.is_promiscuous).then_some(address),
         address,
-        receive,
+        queues: Vec::new(),
         transmit,
-        is_received: plan.is_received,
-        is_failing: false,
-        rests_until: None,
-    })
+        is_received: plan.is_received(),
+    };
+    let mut ports: Vec<FramePort> = transmits.into_iter().map(port).collect();
+    for (queue, receive) in queues.into_iter().enumerate() {
+        ports[plan.queues.receiver(queue, workers)].queues.push(receive);
+    }
+    Ok(ports)
+}
+
+/// The queues of a port, and a sending half for each worker.
+type Halves = (Vec<Queue>, Vec<Box<dyn Transmit>>);
+
+/// A worker sends by a queue that it receives from. One without a queue sends by a packet socket: two do not send by one queue.
+fn open_xdp(plan: &PortPlan, workers: usize) -> Result<Halves, PortError> {
+    let (number, name, wanted) = (plan.number, plan.interface.as_str(), plan.queues.receivers.len());
+    let first = plan.queues.first;
+    // Without words about queues, all those of the interface are of the port.
+    let most_queues = if plan.queues.is_chosen { wanted.max(1) as u32 } else { QUEUES };
+    let options = XdpOptions { take: Take::Ip, first_queue: first, most_queues, ..XdpOptions::default() };
+    let link = |error| PortError::Link(number, error);
+    let opened = xdp::open(name, options).map_err(link)?;
+    let channels = Channels::of(name);
+    if opened.is_empty() || (plan.is_received() && opened.len() != wanted) {
+        let words =
+            channels.map_or_else(|| format!("combined {wanted}"), |it| it.words(first as usize + wanted));
+        let from = if first == 0 { String::new() } else { format!(" from queue {first} on") };
+        let (interface, queues) = (name.to_owned(), opened.len());
+        return Err(PortError::Queues { number, interface, queues, from, wanted, words });
+    }
+    if plan.is_received()
+        && let Some(others) = channels.map(|it| it.receiving() as usize).filter(|&all| all > wanted)
+    {
+        tracing::warn!(
+            "port {number}: {name} has {others} queues: the kernel has the frames of those that are not of the port"
+        );
+    }
+    // A queue may be one that only receives.
+    let sending = channels.map_or(QUEUES, Channels::sending).saturating_sub(first) as usize;
+    let (mut queues, mut halves) = (Vec::new(), Vec::new());
+    for (queue, (receive, transmit)) in opened.into_iter().enumerate() {
+        queues.push(Queue::new(receive));
+        halves.push((plan.queues.receiver(queue, workers), Some(transmit).filter(|_| queue < sending)));
+    }
+    let mut own = |worker: usize| -> Option<XdpTransmit> {
+        halves.iter_mut().find_map(|(of, half)| half.take_if(|_| *of == worker))
+    };
+    let transmits = (0..workers).map(|worker| -> Result<Box<dyn Transmit>, LinkError> {
+        match own(worker) {
+            Some(transmit) => Ok(Box::new(transmit)),
+            None => Ok(Box::new(af_packet::open_transmit(name)?)),
+        }
+    });
+    let transmits = transmits.collect::<Result<_, _>>().map_err(link)?;
+    Ok((queues, transmits))
+}
+
+/// All workers send by all queues: the kernel takes frames of one queue from any thread.
+fn open_tap(plan: &PortPlan, workers: usize) -> Result<Halves, TunError> {
+    let opened = tap::open_queues(&plan.interface, plan.queues.receivers.len().max(1))?;
+    tap::set_up(&plan.interface, plan.address)?;
+    let transmits = (0..workers).map(|worker| -> Box<dyn Transmit> {
+        let own = (0..opened.len()).find(|&queue| plan.queues.receiver(queue, workers) == worker);
+        Box::new(opened[own.unwrap_or(worker % opened.len())].1.another())
+    });
+    let transmits = transmits.collect();
+    Ok((opened.into_iter().map(|(receive, _)| Queue::new(receive)).collect(), transmits))
+}
+
+fn open_packet(plan: &PortPlan, workers: usize) -> Result<Halves, LinkError> {
+    let queues = af_packet::open_queues(&plan.interface, plan.queues.receivers.len().max(1))?;
+    let transmits = (0..workers).map(|_| -> Result<Box<dyn Transmit>, LinkError> {
+        Ok(Box::new(af_packet::open_transmit(&plan.interface)?))
+    });
+    let transmits = transmits.collect::<Result<_, _>>()?;
+    Ok((queues.into_iter().map(Queue::new).collect(), transmits))
 }

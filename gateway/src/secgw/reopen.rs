@@ -1,9 +1,9 @@
 //! Ports whose interface was deleted: a thread that may open ports waits for a new interface of the name, and gives the open port to the
-//! worker. The other ports go on meanwhile.
+//! workers. The other ports go on meanwhile.
 
 use super::plan::PortPlan;
 use super::ports::{FramePort, open};
-use super::worker::Stopper;
+use super::stopper::Stopper;
 use crate::rights::Rights;
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 use std::io;
@@ -14,9 +14,12 @@ use std::time::Duration;
 /// How often interfaces are looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Ports that were opened again, for the worker.
+/// Ports that were opened again, for each worker.
+pub struct Reopened(Vec<Given>);
+
+/// What was given to a worker.
 #[derive(Default)]
-pub struct Reopened {
+struct Given {
     is_any: AtomicBool,
     ports: Mutex<Vec<FramePort>>,
 }
@@ -27,19 +30,22 @@ impl Reopened {
     /// # Errors
     /// No thread can be started.
     pub fn watch(plans: &[PortPlan], stopper: Stopper) -> io::Result<Arc<Self>> {
-        let reopened = Arc::<Self>::default();
+        let workers = stopper.workers();
+        let reopened = Arc::new(Self((0..workers).map(|_| Given::default()).collect()));
         let mut watched: Vec<Watched> = plans.iter().cloned().map(Watched::new).collect();
         let give = Arc::clone(&reopened);
         std::thread::Builder::new().name("secgw ports".to_owned()).spawn(move || {
             Rights::Ports.keep();
             loop {
                 std::thread::sleep(LOOK);
-                // The worker has ended.
+                // The workers have ended.
                 if Arc::strong_count(&give) == 1 {
                     return;
                 }
-                for port in watched.iter_mut().filter_map(Watched::look) {
-                    give.give(port);
+                for ports in watched.iter_mut().filter_map(|watched| watched.look(workers)) {
+                    for (given, port) in give.0.iter().zip(ports) {
+                        given.add(port);
+                    }
                     stopper.wake();
                 }
             }
@@ -47,14 +53,21 @@ impl Reopened {
         Ok(reopened)
     }
 
-    fn give(&self, port: FramePort) {
+    /// The ports of a worker that have been opened since its last call.
+    #[inline]
+    pub fn take(&self, worker: usize) -> Vec<FramePort> {
+        self.0[worker].take()
+    }
+}
+
+impl Given {
+    fn add(&self, port: FramePort) {
         self.ports.lock().unwrap_or_else(PoisonError::into_inner).push(port);
         self.is_any.store(true, Ordering::Release);
     }
 
-    /// The ports that have been opened since the last call.
     #[inline]
-    pub fn take(&self) -> Vec<FramePort> {
+    fn take(&self) -> Vec<FramePort> {
         if !self.is_any.load(Ordering::Relaxed) {
             return Vec::new();
         }
@@ -77,18 +90,18 @@ impl Watched {
         Self { plan, index, said: None }
     }
 
-    /// The port, if it has just been opened again.
-    fn look(&mut self) -> Option<FramePort> {
+    /// The port for each worker, if it has just been opened again.
+    fn look(&mut self, workers: usize) -> Option<Vec<FramePort>> {
         let there = index(&self.plan.interface);
         if there.is_some() && there == self.index {
             return None;
         }
-        match open(&self.plan) {
-            Ok(port) => {
+        match open(&self.plan, workers) {
+            Ok(ports) => {
                 self.index = index(&self.plan.interface);
                 self.said = None;
                 tracing::info!("port {} ({}) is open again", self.plan.number, self.plan.interface);
-                Some(port)
+                Some(ports)
             }
             Err(error) => {
                 let error = error.to_string();

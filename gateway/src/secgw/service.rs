@@ -9,8 +9,10 @@ use super::api::Gateways;
 use super::opener::OpenError;
 use super::plan::Plan;
 use super::reload::{Control, ReloadError};
+use super::statistics::Statistics;
+use super::stopper::Stopper;
 use super::tables::{SecgwTables, TablesError};
-use super::worker::{Stopper, Worker};
+use super::worker::Worker;
 use crate::host::wants::Wants;
 use crate::rights::Rights;
 use crate::service::{
@@ -46,18 +48,18 @@ enum ServiceError {
     Resources(String, io::Error),
 }
 
-/// A running gateway. Dropping it ends its worker.
+/// A running gateway. Dropping it ends its workers.
 struct Served {
     settings: Secgw,
     control: Control,
     stopper: Stopper,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
         self.stopper.stop();
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
@@ -243,23 +245,28 @@ impl SecgwService {
             Some(before) => SecgwTables::taking_over(before, &plan, &*context.engines)?,
             None => SecgwTables::new(&plan, &*context.engines)?,
         };
-        let stopper = Stopper::new().map_err(|error| ServiceError::Resources(path.clone(), error))?;
+        let stopper =
+            Stopper::new(plan.lcores.len()).map_err(|error| ServiceError::Resources(path.clone(), error))?;
         let opened = opener.open(plan.ports.clone(), stopper.clone()).await;
         let (ports, reopened) = opened.map_err(|error| ServiceError::Open(path.clone(), error))?;
-        let mut worker = Worker::new(tables, ports).with_reopened(reopened);
-        let statistics = Arc::new(worker.statistics());
-        let (of_worker, said) = (stopper.clone(), path.clone());
-        let thread = std::thread::Builder::new().name(format!("{name} worker")).spawn(move || {
-            Rights::Packets.keep();
-            if let Err(error) = worker.serve(&of_worker) {
-                tracing::error!("{said}: nothing more is forwarded: {error}");
-            }
-        });
-        let thread = thread.map_err(|error| ServiceError::Resources(path.clone(), error))?;
+        let workers = Worker::several(tables, &plan.lcores, ports);
+        let statistics = Arc::new(Statistics::of(&workers));
+        let mut threads = Vec::new();
+        for worker in workers {
+            let mut worker = worker.with_reopened(Arc::clone(&reopened));
+            let (of_worker, said) = (stopper.clone(), path.clone());
+            let thread = std::thread::Builder::new().name(format!("{name} worker")).spawn(move || {
+                Rights::Packets.keep();
+                if let Err(error) = worker.serve(&of_worker) {
+                    tracing::error!("{said}: nothing more is forwarded: {error}");
+                }
+            });
+            threads.push(thread.map_err(|error| ServiceError::Resources(path.clone(), error))?);
+        }
         let control = Control::new(Arc::clone(&statistics), context.engines.clone(), &path);
         tracing::info!("{path}: {} ports, {} SAs: packets are forwarded", plan.ports.len(), plan.sas.len());
         self.shown.show(name, statistics);
-        self.served.insert(name.to_owned(), Served { settings, control, stopper, thread: Some(thread) });
+        self.served.insert(name.to_owned(), Served { settings, control, stopper, threads });
         Ok(())
     }
 

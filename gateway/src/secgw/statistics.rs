@@ -3,6 +3,7 @@
 use super::model;
 use super::policies::Policies;
 use super::tables::{Installed, SecgwTables};
+use super::worker::Worker;
 use arc_swap::ArcSwap;
 use config::secgw::settings::{Action, Direction};
 use packet::{Batch, DropCounters, DropReason};
@@ -39,11 +40,11 @@ impl PortCounters {
         self.sent[1].fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    fn show(&self) -> model::Port {
-        let read = |[packets, bytes]: &[AtomicU64; 2]| {
-            (packets.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
-        };
-        let ((received, received_bytes), (sent, sent_bytes)) = (read(&self.received), read(&self.sent));
+    /// The port, as all workers count it.
+    fn show(&self, all: &[&Self]) -> model::Port {
+        let sum = |of: fn(&Self) -> &AtomicU64| all.iter().map(|it| of(it).load(Ordering::Relaxed)).sum();
+        let (received, received_bytes) = (sum(|it| &it.received[0]), sum(|it| &it.received[1]));
+        let (sent, sent_bytes) = (sum(|it| &it.sent[0]), sum(|it| &it.sent[1]));
         let (number, interface, is_protected) = (self.number, self.name.clone(), self.is_protected);
         model::Port { number, interface, is_protected, received, received_bytes, sent, sent_bytes }
     }
@@ -56,19 +57,40 @@ pub(super) struct Origin {
     pub(super) reloads: u64,
 }
 
+/// What one worker counts: no other thread writes to it.
+pub(super) struct WorkerCounters {
+    /// The lcore of the worker.
+    pub(super) lcore: u32,
+    /// Drops of packets that belong to no SA.
+    pub(super) drops: Arc<DropCounters>,
+    /// The frames of its ports.
+    pub(super) ports: Vec<PortCounters>,
+}
+
 /// The counters of a gateway; they are printed as tables.
 pub struct Statistics {
     pub(super) tables: Arc<ArcSwap<SecgwTables>>,
-    /// Drops of packets that belong to no SA.
-    pub(super) drops: Arc<DropCounters>,
+    workers: Vec<Arc<WorkerCounters>>,
     /// Drops of SAs that are no longer there.
     pub(super) gone: DropCounters,
-    pub(super) ports: Arc<Vec<PortCounters>>,
     /// Held while counters move from tables to those that take their place.
     pub(super) origin: Mutex<Origin>,
 }
 
 impl Statistics {
+    /// What the workers of a gateway count, for another thread.
+    ///
+    /// # Panics
+    /// There is no worker.
+    pub fn of(workers: &[Worker]) -> Self {
+        Self {
+            tables: workers[0].shared_tables(),
+            workers: workers.iter().map(Worker::counters).collect(),
+            gone: DropCounters::default(),
+            origin: Mutex::default(),
+        }
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, Origin> {
         self.origin.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -76,7 +98,14 @@ impl Statistics {
     /// Packets dropped for a reason.
     pub fn dropped(&self, reason: DropReason) -> u64 {
         let by_sas: u64 = self.tables.load().sas.iter().map(|sa| sa.drops.read(reason)).sum();
-        self.drops.read(reason) + self.gone.read(reason) + by_sas
+        let by_workers: u64 = self.workers.iter().map(|worker| worker.drops.read(reason)).sum();
+        by_workers + self.gone.read(reason) + by_sas
+    }
+
+    /// The ports, each with the counters of all workers.
+    fn ports(&self) -> impl Iterator<Item = (&PortCounters, Vec<&PortCounters>)> {
+        let of_all = |place: usize| self.workers.iter().map(|worker| &worker.ports[place]).collect();
+        self.workers[0].ports.iter().enumerate().map(move |(place, port)| (port, of_all(place)))
     }
 
     /// All counters.
@@ -93,17 +122,25 @@ impl Statistics {
         model::Secgw {
             file: origin.file.clone(),
             reloads: origin.reloads,
-            ports: self.ports.iter().map(PortCounters::show).collect(),
+            ports: self.ports().map(|(port, all)| port.show(&all)).collect(),
+            lcores: self.workers.iter().map(|worker| lcore(worker)).collect(),
             sas: sas.into_iter().map(sa).collect(),
             rules: [("out", &tables.policies_out), ("in", &tables.policies_in)]
                 .into_iter()
                 .flat_map(|(direction, policies)| rules(direction, policies, &tables.ike_peers))
                 .collect(),
             drops: drops(|reason| self.dropped(reason)),
-            neighbours: self.ports.iter().zip(&tables.neighbours).map(neighbour).collect(),
+            neighbours: self.workers[0].ports.iter().zip(&tables.neighbours).map(neighbour).collect(),
             ike: Vec::new(),
         }
     }
+}
+
+fn lcore(worker: &WorkerCounters) -> model::Lcore {
+    let sum = |of: fn(&PortCounters) -> &AtomicU64| {
+        worker.ports.iter().map(|port| of(port).load(Ordering::Relaxed)).sum()
+    };
+    model::Lcore { number: worker.lcore, received: sum(|it| &it.received[0]), sent: sum(|it| &it.sent[0]) }
 }
 
 fn sa(sa: &Installed) -> model::Sa {
@@ -164,6 +201,11 @@ impl fmt::Display for Statistics {
                 f,
                 "port {number} {interface}: received {received} frames, {received_bytes} bytes; sent {sent} frames, {sent_bytes} bytes"
             )?;
+        }
+        if let lcores @ [_, _, ..] = &shown.lcores[..] {
+            for model::Lcore { number, received, sent } in lcores {
+                writeln!(f, "lcore {number}: received {received} frames; sent {sent} frames")?;
+            }
         }
         for sa in &shown.sas {
             let model::Sa { direction, spi, algorithms, packets, bytes, .. } = sa;

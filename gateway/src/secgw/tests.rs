@@ -1,6 +1,7 @@
 mod fragments;
 mod ike;
 mod large;
+mod lcores;
 mod modes;
 mod reload;
 
@@ -72,7 +73,21 @@ impl Scene {
     }
 
     fn of(plan: &Plan) -> Self {
+        Self::several(plan).remove(0)
+    }
+
+    /// One for each lcore, with queues of its own.
+    fn several(plan: &Plan) -> Vec<Self> {
         let tables = SecgwTables::new(plan, &AwsLc).expect("it has the cipher");
+        let (ends, ports): (Vec<_>, Vec<_>) = plan.lcores.iter().map(|_| Self::ports(plan)).unzip();
+        let workers = Worker::several(tables, &plan.lcores, ports);
+        let statistics = Arc::new(Statistics::of(&workers));
+        let scene = |(worker, (to, from))| Self { worker, statistics: Arc::clone(&statistics), to, from };
+        workers.into_iter().zip(ends).map(scene).collect()
+    }
+
+    /// The ports of a worker, and their other ends.
+    fn ports(plan: &Plan) -> (([RingTransmit; 2], [RingReceive; 2]), Vec<FramePort>) {
         let [(to_0, receive_0), (to_1, receive_1), (transmit_0, from_0), (transmit_1, from_1)] =
             std::array::from_fn(|_| ring(64));
         let port = |number: u16, receive, transmit| FramePort {
@@ -81,15 +96,12 @@ impl Scene {
             is_protected: plan.ports[usize::from(number)].is_protected,
             station: Some(OURS),
             address: OURS,
-            receive: Box::new(receive),
+            queues: vec![Queue::new(receive)],
             transmit: Box::new(transmit),
             is_received: true,
-            is_failing: false,
-            rests_until: None,
         };
         let ports = vec![port(0, receive_0, transmit_0), port(1, receive_1, transmit_1)];
-        let worker = Worker::new(tables, ports);
-        Self { statistics: Arc::new(worker.statistics()), worker, to: [to_0, to_1], from: [from_0, from_1] }
+        (([to_0, to_1], [from_0, from_1]), ports)
     }
 
     /// What leaves by each port after these frames have arrived at one.
@@ -275,8 +287,10 @@ fn what_is_not_served_yet_is_refused_with_a_sentence() {
     for (from, to, said) in [
         ("-w 64", "--reassemble 8", "--reassemble"),
         ("-w 64", "--mtu 1900", "--mtu 1900"),
-        ("(1,0,0)", "(1,0,1)", "lcores 0 and 1"),
-        ("(1,0,0)", "(1,1,0)", "queue 1 of port 1"),
+        ("(1,0,0)", "(1,0,0),(1,0,1)", "queue 0 of port 1 to lcores 0 and 1"),
+        ("(1,0,0)", "(1,1,0)", "names queue 1 of port 1, and not its queue 0"),
+        ("net_tap1", "net_tap1,qpairs=2", "qpairs=2 is not served"),
+        ("net_tap1", "net_af_xdp0,iface=e,queue_count=x", "queue_count=x"),
         ("net_tap1", "net_pcap0,rx_pcap=x", "capture files"),
         ("net_tap1", "net_tap1,iface=dtap0", "are one interface"),
     ] {

@@ -1,4 +1,7 @@
-//! The worker: one burst from each port in turn, through the stages to the ports that routes lead to.
+//! The worker: one burst from each of its queues in turn, through the stages to the ports that routes lead to.
+//!
+//! Each lcore has a worker, with queues to receive from and a sending half of every port. Workers share tables and SAs: an SA gives each
+//! burst its sequence numbers in one atomic step, and locks its window once a burst.
 
 use super::acquire::Acquire;
 use super::depart::{Departures, Ways};
@@ -8,9 +11,10 @@ use super::large::Cutter;
 use super::leaving::Leaving;
 use super::outbound::LookUp;
 use super::policies::Verdicts;
-use super::ports::FramePort;
+use super::ports::{FramePort, Queue};
 use super::reopen::Reopened;
-use super::statistics::{PortCounters, Statistics};
+use super::statistics::{PortCounters, Statistics, WorkerCounters};
+use super::stopper::Stopper;
 use super::tables::SecgwTables;
 use super::{frame, inbound, outbound};
 use crate::clock::Clock;
@@ -29,8 +33,7 @@ use packet::{Batch, DropCounters, Train};
 use port::{Receive, Wake};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use tunnel::Time;
 
@@ -41,41 +44,10 @@ const REST: Duration = Duration::from_millis(100);
 /// A bump in the wire does not clamp the MSS: with this as the MTU inside, the stage `fit` does not.
 const NO_CLAMP: Inside = Inside { mtu: 0, segment_sizes: [0; 2] };
 
-/// What ends a worker, from any thread.
-#[derive(Clone)]
-pub struct Stopper {
-    stop: Arc<AtomicBool>,
-    wake: Arc<Wake>,
-}
-
-impl Stopper {
-    /// Something that ends the worker that is made with it.
-    ///
-    /// # Errors
-    /// There are no descriptors left.
-    pub fn new() -> io::Result<Self> {
-        Ok(Self { stop: Arc::default(), wake: Arc::new(Wake::new()?) })
-    }
-
-    /// What wakes the worker.
-    pub(super) fn waker(&self) -> Arc<Wake> {
-        Arc::clone(&self.wake)
-    }
-
-    /// Ends the worker.
-    pub fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.wake();
-    }
-
-    /// Ends one wait of the worker.
-    pub(super) fn wake(&self) {
-        self.wake.notify();
-    }
-}
-
-/// The worker, with all ports.
+/// A worker, with all ports.
 pub struct Worker {
+    /// Its place among all workers.
+    place: usize,
     tables: Arc<ArcSwap<SecgwTables>>,
     /// The generation of the tables that recent verdicts are of.
     generation: u64,
@@ -84,7 +56,7 @@ pub struct Worker {
     reopened: Option<Arc<Reopened>>,
     clock: Clock,
     drops: Arc<DropCounters>,
-    counters: Arc<Vec<PortCounters>>,
+    counters: Arc<WorkerCounters>,
     datapath_events: Sender<DataPathEvent>,
     acquire: Acquire,
     /// To the thread of IKE: what came to UDP port 500.
@@ -112,22 +84,47 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker of `ports`.
+    /// The only worker of `ports`.
     pub fn new(tables: SecgwTables, ports: Vec<FramePort>) -> Self {
-        let counters =
-            ports.iter().map(|port| PortCounters::new(port.number, &port.name, port.is_protected)).collect();
-        // Without IKE, no SA is renewed, and `split` drops all that could be a message of IKE.
+        Self::several(tables, &[0], vec![ports]).pop().expect("one lcore has one worker")
+    }
+
+    /// A worker for each of these lcores, with its ports.
+    pub fn several(tables: SecgwTables, lcores: &[u32], ports: Vec<Vec<FramePort>>) -> Vec<Self> {
+        let tables = Arc::new(ArcSwap::from_pointee(tables));
         let mut identification = [0; 4];
         random::System::default().fill(&mut identification);
-        let identification = u32::from_be_bytes(identification);
+        let first = u32::from_be_bytes(identification);
+        // A power of two: the numbers of the workers stay apart when they begin again at 0.
+        let step = lcores.len().next_power_of_two() as u32;
+        let workers = lcores.iter().zip(ports).enumerate().map(|(place, (&lcore, ports))| {
+            let cutter = Cutter::new(first.wrapping_add(place as u32), step);
+            Self::with(place, lcore, Arc::clone(&tables), ports, cutter)
+        });
+        workers.collect()
+    }
+
+    fn with(
+        place: usize,
+        lcore: u32,
+        tables: Arc<ArcSwap<SecgwTables>>,
+        ports: Vec<FramePort>,
+        cutter: Cutter,
+    ) -> Self {
+        let count = |port: &FramePort| PortCounters::new(port.number, &port.name, port.is_protected);
+        let drops = Arc::<DropCounters>::default();
+        let counters =
+            WorkerCounters { lcore, drops: Arc::clone(&drops), ports: ports.iter().map(count).collect() };
+        // Without IKE, no SA is renewed, and `split` drops all that could be a message of IKE.
         let (datapath_events, (punt, _)) = (unbounded().0, Punt::new(Protocol::Ipsec));
         Self {
-            generation: tables.generation,
-            tables: Arc::new(ArcSwap::from_pointee(tables)),
+            place,
+            generation: tables.load().generation,
+            tables,
             ports,
             reopened: None,
             clock: Clock,
-            drops: Arc::default(),
+            drops,
             counters: Arc::new(counters),
             acquire: Acquire::new(datapath_events.clone()),
             datapath_events,
@@ -148,7 +145,7 @@ impl Worker {
             headers: Headers::default(),
             leaving: Leaving::default(),
             departures: Departures::default(),
-            cutter: Cutter::new(identification),
+            cutter,
             errors: IcmpErrors::default(),
         }
     }
@@ -179,15 +176,19 @@ impl Worker {
         Arc::clone(&self.drops)
     }
 
-    /// What it counts, for another thread.
+    /// Where its tables are exchanged.
+    pub(super) fn shared_tables(&self) -> Arc<ArcSwap<SecgwTables>> {
+        Arc::clone(&self.tables)
+    }
+
+    /// What it counts.
+    pub(super) fn counters(&self) -> Arc<WorkerCounters> {
+        Arc::clone(&self.counters)
+    }
+
+    /// What it counts, for another thread, if it is the only worker.
     pub fn statistics(&self) -> Statistics {
-        Statistics {
-            tables: Arc::clone(&self.tables),
-            drops: Arc::clone(&self.drops),
-            gone: DropCounters::default(),
-            ports: Arc::clone(&self.counters),
-            origin: Mutex::default(),
-        }
+        Statistics::of(std::slice::from_ref(self))
     }
 
     /// Carries until it is stopped.
@@ -195,8 +196,9 @@ impl Worker {
     /// # Errors
     /// The kernel refuses to wait.
     pub fn serve(&mut self, stopper: &Stopper) -> io::Result<()> {
-        while !stopper.stop.load(Ordering::Relaxed) {
-            for port in self.reopened.iter().flat_map(|reopened| reopened.take()) {
+        let wake = stopper.waker(self.place);
+        while !stopper.is_stopped() {
+            for port in self.reopened.iter().flat_map(|reopened| reopened.take(self.place)) {
                 if let Some(old) = self.ports.iter_mut().find(|old| old.number == port.number) {
                     *old = port;
                 }
@@ -206,30 +208,46 @@ impl Worker {
                 any |= self.burst(place);
             }
             if !any {
-                self.wait(&stopper.wake)?;
+                self.wait(&wake)?;
             }
         }
         Ok(())
     }
 
-    /// Carries one burst of the port at this place of the list; false when there was none.
+    /// Carries one burst of each queue of the port at this place of the list; false when there was none.
     pub fn burst(&mut self, place: usize) -> bool {
+        let mut any = false;
+        if self.ports[place].is_received {
+            for queue in 0..self.ports[place].queues.len() {
+                any |= self.burst_of(place, queue);
+            }
+        }
+        any
+    }
+
+    /// Carries one burst of a queue; false when there was none.
+    fn burst_of(&mut self, place: usize, queue: usize) -> bool {
         let (port, batch, drops) = (&mut self.ports[place], &mut self.batch, &*self.drops);
+        let queue = &mut port.queues[queue];
         let rests = |until| self.clock.monotonic() < until;
-        if !port.is_received || port.rests_until.is_some_and(rests) {
+        if queue.rests_until.is_some_and(rests) {
             return false;
         }
-        port.rests_until = None;
+        queue.rests_until = None;
         batch.clear();
-        match port.receive.receive(batch, drops) {
+        match queue.receive.receive(batch, drops) {
             Ok(0) => return false,
-            Ok(_) => port.is_failing = false,
+            Ok(_) => queue.is_failing = false,
             Err(error) => {
-                rest(port, self.clock.monotonic(), &error);
+                if !queue.is_failing {
+                    tracing::warn!("port {} ({}): {error}; the other ports go on", port.number, port.name);
+                }
+                queue.is_failing = true;
+                queue.rests_until = Some(self.clock.monotonic() + REST);
                 return false;
             }
         }
-        self.counters[place].received(batch);
+        self.counters.ports[place].received(batch);
         frame::strip(batch, port.station, drops);
         self.leaving.clear();
         self.headers.clear();
@@ -281,7 +299,7 @@ impl Worker {
         }
         self.departures.discard_others(batch);
         self.departures.transmit(batch, &mut self.ports, drops);
-        self.departures.count(batch, &self.counters);
+        self.departures.count(batch, &self.counters.ports);
         self.count_sent(now);
     }
 
@@ -353,16 +371,20 @@ impl Worker {
     /// Waits for frames. A port that is down is asked again after a rest; the others are not held up by it.
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
         let now = self.clock.monotonic();
-        let received = || self.ports.iter().enumerate().filter(|(_, port)| port.is_received);
-        let (places, descriptors): (Vec<usize>, Vec<BorrowedFd<'_>>) = received()
-            .filter(|(_, port)| port.rests_until.is_none())
-            .filter_map(|(place, port)| Some((place, port.receive.descriptor()?)))
+        let received = self.ports.iter().enumerate().filter(|(_, port)| port.is_received);
+        let queues: Vec<((usize, usize), &Queue)> = received
+            .flat_map(|(place, port)| (0..).zip(&port.queues).map(move |(at, queue)| ((place, at), queue)))
+            .collect();
+        let (places, descriptors): (Vec<(usize, usize)>, Vec<BorrowedFd<'_>>) = queues
+            .iter()
+            .filter(|(_, queue)| queue.rests_until.is_none())
+            .filter_map(|(place, queue)| Some((place, queue.receive.descriptor()?)))
             .unzip();
-        let limit = received().any(|(_, port)| port.rests_until.is_some()).then_some(REST);
+        let limit = queues.iter().any(|(_, queue)| queue.rests_until.is_some()).then_some(REST);
         let mut failed = Vec::new();
         wake.wait_for_any(&descriptors, limit, |at| failed.push(places[at]))?;
-        for place in failed {
-            self.ports[place].rests_until = Some(now + REST);
+        for (place, at) in failed {
+            self.ports[place].queues[at].rests_until = Some(now + REST);
         }
         Ok(())
     }
@@ -377,14 +399,4 @@ fn forget(generation: &mut u64, tables: &SecgwTables, verdicts: [&mut Verdicts; 
             *verdicts = Verdicts::default();
         }
     }
-}
-
-/// Lets a port rest that could not be read.
-#[cold]
-fn rest(port: &mut FramePort, now: Time, error: &io::Error) {
-    if !port.is_failing {
-        tracing::warn!("port {} ({}): {error}; the other ports go on", port.number, port.name);
-    }
-    port.is_failing = true;
-    port.rests_until = Some(now + REST);
 }

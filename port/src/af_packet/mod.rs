@@ -4,6 +4,7 @@
 //! a block that is not full only after a tick of the kernel: a single frame would wait for up to 8 ms.
 //! Sending: one `sendmmsg(2)` for up to 64 frames, past the queueing discipline.
 
+mod fanout;
 mod ring;
 mod send;
 
@@ -34,27 +35,58 @@ pub struct PacketTransmit {
 /// Opens an interface; needs CAP_NET_RAW.
 pub fn open(name: &str) -> Result<(PacketReceive, PacketTransmit), LinkError> {
     let link = Link::find(name)?;
-    let denied = |error| match error {
+    Ok((open_receive(&link)?, open_transmit(name)?))
+}
+
+/// Opens so many receiving halves of an interface: each frame comes to one of them, and all frames of a flow to the same one.
+pub fn open_queues(name: &str, count: usize) -> Result<Vec<PacketReceive>, LinkError> {
+    let link = Link::find(name)?;
+    let mut queues = Vec::new();
+    let mut group = None;
+    for _ in 0..count {
+        let mut queue = open_receive(&link)?;
+        if count > 1 {
+            let joined = fanout::join(queue.ring.socket(), group);
+            group = Some(joined.map_err(|error| link.step("PACKET_FANOUT", error))?);
+            // Before, it had copies of the frames of the others.
+            queue.ring.empty();
+        }
+        queues.push(queue);
+    }
+    Ok(queues)
+}
+
+/// Opens a sending half of an interface, of which there may be several; needs CAP_NET_RAW.
+pub fn open_transmit(name: &str) -> Result<PacketTransmit, LinkError> {
+    let link = Link::find(name)?;
+    let socket = open_socket(&link)?;
+    // Without it frames wait in a queueing discipline that is not the device's. Some drivers know no way past it.
+    let _ = set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1i32);
+    send::connect(&socket, link.index).map_err(|error| link.step("bind", error))?;
+    Ok(PacketTransmit { socket, refusal: None, refused: 0 })
+}
+
+fn open_receive(link: &Link) -> Result<PacketReceive, LinkError> {
+    let socket = open_socket(link)?;
+    // Before bind(2), so that no frame of ours is received.
+    set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32)
+        .map_err(|error| link.step("PACKET_IGNORE_OUTGOING", error))?;
+    let ring = Ring::map(socket).map_err(|error| link.step("receive ring", error))?;
+    bind(ring.socket(), link.index).map_err(|error| link.step("bind", error))?;
+    make_promiscuous(ring.socket().as_fd(), link.index)
+        .map_err(|error| link.step("promiscuous mode", error))?;
+    Ok(PacketReceive { ring, completed: 0, full: 0 })
+}
+
+fn open_socket(link: &Link) -> Result<OwnedFd, LinkError> {
+    packet_socket().map_err(|error| match error {
         Errno::PERM | Errno::ACCESS => LinkError::Denied {
-            interface: name.to_owned(),
+            interface: link.name.clone(),
             what: "packet sockets",
             capabilities: "CAP_NET_RAW",
         },
         error => link.step("packet socket", error),
-    };
-    let (receive, send) = (packet_socket().map_err(denied)?, packet_socket().map_err(denied)?);
-    // Before bind(2), so that no frame of ours is received.
-    set_option(receive.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32)
-        .map_err(|error| link.step("PACKET_IGNORE_OUTGOING", error))?;
-    let ring = Ring::map(receive).map_err(|error| link.step("receive ring", error))?;
-    bind(ring.socket(), link.index).map_err(|error| link.step("bind", error))?;
-    make_promiscuous(ring.socket().as_fd(), link.index)
-        .map_err(|error| link.step("promiscuous mode", error))?;
-    // Without it frames wait in a queueing discipline that is not the device's. Some drivers know no way past it.
-    let _ = set_option(send.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1i32);
-    send::connect(&send, link.index).map_err(|error| link.step("bind", error))?;
-    let transmit = PacketTransmit { socket: send, refusal: None, refused: 0 };
-    Ok((PacketReceive { ring, completed: 0, full: 0 }, transmit))
+    })
 }
 
 impl Receive for PacketReceive {

@@ -105,6 +105,18 @@ impl Ring {
     }
 }
 
+impl Ring {
+    /// Gives all frames that have arrived back unread.
+    pub(super) fn empty(&mut self) {
+        for _ in 0..SLOTS {
+            if self.next().is_none() {
+                return;
+            }
+            self.give_back();
+        }
+    }
+}
+
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: the mapping is the ring's own, and nothing borrows from it any more.

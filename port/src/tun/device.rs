@@ -32,6 +32,11 @@ pub enum TunError {
     /// The permission is missing.
     #[error("no right to create interface {0}\n  fix: run as root, or with CAP_NET_ADMIN")]
     Denied(String),
+    /// The interface exists and is of another kind.
+    #[error(
+        "interface {0} exists, and is no TAP interface for several queues\n  fix: ip link delete {0}, or ip tuntap add {0} mode tap multi_queue"
+    )]
+    Queues(String),
     /// Another error.
     #[error("interface {0} cannot be created: {1}")]
     Other(String, Errno),
@@ -135,9 +140,13 @@ const TUNSETIFF: libc::Ioctl = 0x4004_54ca as libc::Ioctl;
 /// `_IOW('T', 208, unsigned int)`
 const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0 as libc::Ioctl;
 
-/// Opens a TAP interface, without a header before frames.
-pub(crate) fn open_tap(name: &str) -> Result<OwnedFd, TunError> {
-    open(name, libc::IFF_TAP | libc::IFF_NO_PI)
+/// Opens a TAP interface, without a header before frames. With several queues, each call opens one.
+pub(crate) fn open_tap(name: &str, has_several: bool) -> Result<OwnedFd, TunError> {
+    let queues = if has_several { libc::IFF_MULTI_QUEUE } else { 0 };
+    open(name, libc::IFF_TAP | libc::IFF_NO_PI | queues).map_err(|error| match error {
+        TunError::Other(name, Errno::INVAL) if has_several => TunError::Queues(name),
+        error => error,
+    })
 }
 
 /// Opens an interface of the driver, which is made if there is none.

@@ -15,12 +15,12 @@ mod ring;
 mod umem;
 
 pub use deferral::{Deferral, put_back_deferrals};
-pub use program::{Mode, Take};
+pub use program::{Mode, QUEUES, Take};
 
 use crate::link::{Link, LinkError, make_promiscuous, packet_socket, set_option};
 use crate::{Receive, Transmit, Wake};
 use packet::{Batch, DropCounters, DropReason};
-use program::{Program, QUEUES};
+use program::Program;
 use ring::{Consumer, Producer};
 use rustix::io::Errno;
 use rustix::net::xdp::{
@@ -52,11 +52,21 @@ pub struct XdpOptions {
     pub modes: &'static [Mode],
     /// Whether checksums that the kernel has left to a network card are completed in received frames.
     pub complete_checksums: bool,
+    /// The first queue of the interface that is opened.
+    pub first_queue: u32,
+    /// How many are opened at most.
+    pub most_queues: u32,
 }
 
 impl Default for XdpOptions {
     fn default() -> Self {
-        Self { take: Take::All, modes: &[Mode::Native, Mode::Generic], complete_checksums: true }
+        Self {
+            take: Take::All,
+            modes: &[Mode::Native, Mode::Generic],
+            complete_checksums: true,
+            first_queue: 0,
+            most_queues: QUEUES,
+        }
     }
 }
 
@@ -92,7 +102,8 @@ pub struct XdpTransmit {
     socket: Arc<Socket>,
 }
 
-/// Opens all queues of an interface; needs CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN, once.
+/// Opens queues of an interface, all of them unless the options say which; needs CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN, once. There are
+/// none if the first is beyond those of the interface.
 pub fn open(name: &str, options: XdpOptions) -> Result<Vec<(XdpReceive, XdpTransmit)>, LinkError> {
     let link = Link::find(name)?;
     let denied = |step| {
@@ -112,7 +123,7 @@ pub fn open(name: &str, options: XdpOptions) -> Result<Vec<(XdpReceive, XdpTrans
     make_promiscuous(promiscuous.as_fd(), link.index).map_err(denied("promiscuous mode"))?;
     let shared = Arc::new(Shared { program, _promiscuous: promiscuous });
     let mut queues = Vec::new();
-    for queue in 0..QUEUES {
+    for queue in options.first_queue..options.first_queue.saturating_add(options.most_queues).min(QUEUES) {
         match open_queue(&link, queue, &options, &shared) {
             Ok(halves) => queues.push(halves),
             // The kernel says so of a queue that there is not.
@@ -244,7 +255,8 @@ impl XdpTransmit {
         let mut stuck = 0;
         while !self.frames.is_drained() && stuck < STUCK {
             match send(&self.socket.fd, &[], SendFlags::DONTWAIT) {
-                Ok(_) => {}
+                // Nothing may be taken at all: of a queue that only receives.
+                Ok(_) => stuck += 1,
                 Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => stuck += 1,
                 Err(error) => {
                     self.refusal = Some(error);

@@ -21,7 +21,7 @@ const XDP_PASS: i32 = 2;
 const BPF_FUNC_REDIRECT_MAP: i32 = 51;
 
 /// Queues of an interface that can have a socket.
-pub(super) const QUEUES: u32 = 64;
+pub const QUEUES: u32 = 64;
 
 /// How the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
