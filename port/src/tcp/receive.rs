@@ -3,7 +3,8 @@
 use super::connection::Connection;
 use super::connections::{TcpConnections, longest};
 use super::framing::{self, BadLength};
-use crate::{Receive, Wake};
+use crate::moderation::Moderation;
+use crate::{Pace, Receive, Wake};
 use packet::{Batch, DropCounters, DropReason, Endpoint};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -14,6 +15,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 /// Bytes of one read.
 const READ: usize = 128 << 10;
@@ -29,12 +31,13 @@ pub struct TcpReceive {
     connections: Arc<TcpConnections>,
     /// What is ready and has not had its turn: each connection is read once before any is read again.
     ready: VecDeque<(u64, EventFlags)>,
+    moderation: Moderation,
 }
 
 impl TcpReceive {
     /// Receives on `connections`, and accepts new ones.
     pub fn new(connections: Arc<TcpConnections>) -> Self {
-        Self { connections, ready: VecDeque::new() }
+        Self { connections, ready: VecDeque::new(), moderation: Moderation::default() }
     }
 
     /// Asks which sockets are ready.
@@ -68,12 +71,14 @@ impl Receive for TcpReceive {
         }
         while let Some((number, events)) = self.ready.front().copied() {
             if let Some(connection) = self.connections.connection(number) {
+                let before = batch.len();
                 match serve(&self.connections, &connection, events, batch, drops) {
                     Ok(Turn::Full) => break,
                     Ok(Turn::Done) => {}
                     Ok(Turn::Foreign(begun)) => self.connections.hand_over(&connection, begun, drops),
                     Err(error) => self.connections.ended(&connection, error),
                 }
+                self.moderation.note(1, batch.len() - before);
             } else {
                 (0..ACCEPTS).take_while(|_| self.connections.accept(number, drops)).for_each(drop);
             }
@@ -84,6 +89,12 @@ impl Receive for TcpReceive {
 
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
         if self.ready.is_empty() {
+            if let Some(pause) = Pace::now().pause()
+                && self.moderation.is_worthwhile(Instant::now(), pause)
+            {
+                let [] = wake.wait_at_most([], Some(pause))?;
+                return Ok(());
+            }
             wake.wait([Some(self.connections.epoll().as_fd())])?;
         }
         Ok(())
