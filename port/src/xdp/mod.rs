@@ -256,8 +256,7 @@ impl XdpTransmit {
         while !self.frames.is_drained() && stuck < STUCK {
             match send(&self.socket.fd, &[], SendFlags::DONTWAIT) {
                 // Nothing may be taken at all: of a queue that only receives.
-                Ok(_) => stuck += 1,
-                Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => stuck += 1,
+                Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => stuck += 1,
                 Err(error) => {
                     self.refusal = Some(error);
                     return;

@@ -138,6 +138,7 @@ pub enum Revocation {
 
 /// The control channel.
 #[derive(Clone, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a directive of its own")]
 pub struct Tls {
     /// Who begins the handshake.
     pub role: TlsRole,

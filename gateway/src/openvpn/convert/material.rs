@@ -9,11 +9,11 @@ use std::path::Path;
 
 /// Makes it.
 pub(super) fn prepare(settings: &mut OpenVpn, sources: &Sources<'_>, refusals: &mut Refusals) {
-    if settings.tls.asks_key_password {
-        if let Some(key) = unlocked(settings, sources, refusals) {
-            settings.tls.key = Some(key);
-            settings.tls.asks_key_password = false;
-        }
+    if settings.tls.asks_key_password
+        && let Some(key) = unlocked(settings, sources, refusals)
+    {
+        settings.tls.key = Some(key);
+        settings.tls.asks_key_password = false;
     }
     if let Some(directory) = settings.tls.authority_directory.clone() {
         match authorities(&directory, settings.tls.authority.as_ref(), sources) {

@@ -19,7 +19,7 @@ pub(super) fn chain(
             && authority.subject_public_key_info == anchor.subject_public_key_info
     };
     let anchor = authorities.iter().position(is_anchor).and_then(|place| known.get(place));
-    let between: Vec<CertificateDer<'_>> = path.intermediate_certificates().map(|it| it.der()).collect();
+    let between: Vec<CertificateDer<'_>> = path.intermediate_certificates().map(webpki::Cert::der).collect();
     let all = std::iter::once(own).chain(&between).chain(anchor);
     all.map_while(|der| Certificate::from_der(der).ok()).collect()
 }
