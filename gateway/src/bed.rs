@@ -73,7 +73,7 @@ impl Ends {
         let key = engine.load(Cipher::ChaCha20Poly1305, &[7; 32])?;
         let (id, activity) = new_peer();
         let peer = Arc::new(Peer::new(id, PeerState::WireGuard(activity), Budget::default()));
-        peer.endpoint.store(Some(Arc::new(Endpoint::new(SocketAddr::from(([192, 0, 2, 2], 51_820))))));
+        peer.endpoint.store(Some(Endpoint::new(SocketAddr::from(([192, 0, 2, 2], 51_820)))));
         peer.sending.store(Some(Arc::new(OutboundSa::new(Arc::clone(&key), INDEX, lifetime))));
         let sa = Arc::new(InboundSa::new(key, INDEX, lifetime, false));
         tables.install(Session { sa, peer: Arc::clone(&peer), selectors: None, transport: None });
@@ -91,7 +91,7 @@ impl Ends {
         let now = Time::from_nanoseconds(1);
         let (outbound, inbound) = child.load(options, engine, &mut random::System::default(), now)?;
         let peer = Arc::new(Peer::new(PeerId::new(1), PeerState::Ipsec(tunnel), Budget::default()));
-        peer.endpoint.store(Some(Arc::new(Endpoint::new(SocketAddr::from(([192, 0, 2, 2], UDP_PORT))))));
+        peer.endpoint.store(Some(Endpoint::new(SocketAddr::from(([192, 0, 2, 2], UDP_PORT)))));
         peer.sending.store(Some(Arc::new(outbound)));
         // The peer is its own other side: what goes out comes back.
         let selectors = Selectors::new(&child.remote, &child.local);
@@ -137,7 +137,7 @@ impl Ends {
         let data = || Protection::OpenVpn(DataKey::Aead(AeadData::new(Arc::clone(&key), [9; 8], OPENVPN)));
         let state = PeerState::OpenVpn(link);
         let peer = Arc::new(Peer::new(PeerId::new(1), state, Budget::default()));
-        peer.endpoint.store(Some(Arc::new(Endpoint::new(SocketAddr::from(([192, 0, 2, 2], PORT))))));
+        peer.endpoint.store(Some(Endpoint::new(SocketAddr::from(([192, 0, 2, 2], PORT)))));
         peer.sending.store(Some(Arc::new(OutboundSa::new(data(), OPENVPN.word(), lifetime))));
         let sa = Arc::new(InboundSa::new(data(), OPENVPN.word(), lifetime, false));
         tables.install(Session { sa, peer: Arc::clone(&peer), selectors: None, transport: None });

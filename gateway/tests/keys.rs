@@ -38,7 +38,7 @@ fn send(bed: &mut Bed) -> Vec<Vec<u8>> {
 }
 
 fn arrive(bed: &mut Bed, datagrams: &[Vec<u8>]) {
-    let from = bed.peer.endpoint.load().as_deref().copied();
+    let from = bed.peer.endpoint.load();
     bed.outside.push(datagrams.iter().map(Vec::as_slice), from, 0);
     while bed.inbound.burst(&mut ()).expect("memory does not fail") {}
 }

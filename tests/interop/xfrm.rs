@@ -194,10 +194,8 @@ impl Case {
         let id = PeerId::new(self.number as u64);
         let peer = Arc::new(Peer::new(id, PeerState::Ipsec(tunnel), Budget::default()));
         let [local, remote] = self.outside.each_ref().map(|text| address(text));
-        peer.endpoint.store(Some(Arc::new(Endpoint {
-            local: Some(local),
-            ..Endpoint::new(SocketAddr::new(remote, 0))
-        })));
+        peer.endpoint
+            .store(Some(Endpoint { local: Some(local), ..Endpoint::new(SocketAddr::new(remote, 0)) }));
         let child = self.child();
         let (random, now) = (&mut random::System::default(), Time::from_nanoseconds(1));
         let (outbound, inbound) =

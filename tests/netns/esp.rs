@@ -72,7 +72,7 @@ impl Plan {
         let peer = Arc::new(Peer::new(PeerId::new(1), PeerState::Ipsec(tunnel), Budget::default()));
         let port = if self.raw { 0 } else { PORT };
         let remote = SocketAddr::new(address(self.outside[1 - site]), port);
-        peer.endpoint.store(Some(Arc::new(Endpoint::new(remote))));
+        peer.endpoint.store(Some(Endpoint::new(remote)));
         let child = self.child(site);
         let selectors = Selectors::new(&child.local, &child.remote);
         ipsec.set_policies(vec![Policy { selectors, processing: Processing::Protect(Arc::clone(&peer)) }]);

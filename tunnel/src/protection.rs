@@ -5,7 +5,7 @@
 use crate::esp::keys::SaKeys as Esp;
 use crate::esp::parameters::{Mode, Outer};
 use crate::openvpn::data::DataKey as OpenVpn;
-use crate::replay::ReplayWindow;
+use crate::replay::{Moving, ReplayWindow};
 use crate::wireguard::data::SessionKey as WireGuard;
 use crypto::{EngineFailure, Key};
 use packet::header::wireguard::DATA_OVERHEAD;
@@ -157,7 +157,7 @@ impl Protection {
         &self,
         batch: &mut Batch,
         packets: Range<usize>,
-        window: &mut ReplayWindow,
+        window: &mut Moving<'_>,
         sequences: &[u64],
         drops: &DropCounters,
     ) -> (usize, usize) {
@@ -177,7 +177,7 @@ impl Protection {
         &self,
         batch: &mut Batch,
         packets: &mut Range<usize>,
-        outer: &Outer,
+        outer: &Outer<'_>,
         drops: &DropCounters,
     ) -> bool {
         match self {

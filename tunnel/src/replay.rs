@@ -2,6 +2,8 @@
 
 use packet::{Batch, DropCounters, DropReason};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const WORD: u64 = u64::BITS as u64;
 
@@ -16,12 +18,12 @@ pub const LARGEST: u64 = 1 << 20;
 /// The received sequence numbers.
 pub struct ReplayWindow {
     /// The highest accepted number plus one; 0 before the first.
-    next: u64,
+    next: AtomicU64,
     /// The number of packets by which an accepted packet may be behind the highest number. 0 disables replay
     /// protection.
     size: u64,
     /// A ring of words; their number is a power of two.
-    ring: Box<[u64]>,
+    ring: Box<[AtomicU64]>,
 }
 
 impl ReplayWindow {
@@ -30,46 +32,133 @@ impl ReplayWindow {
         let size = size.min(LARGEST);
         // One word is always in transition and not part of the window.
         let words = ((size + WORD) / WORD + u64::from(!size.is_multiple_of(WORD))).next_power_of_two();
-        Self { next: 0, size, ring: vec![0; words as usize].into() }
+        Self { next: AtomicU64::new(0), size, ring: (0..words).map(|_| AtomicU64::new(0)).collect() }
     }
 
     /// The window with all numbers below `next` received.
     #[must_use]
-    pub fn starting_at(mut self, next: u64) -> Self {
+    pub fn starting_at(self, next: u64) -> Self {
         if let Some(highest) = next.checked_sub(1) {
-            self.ring.fill(u64::MAX);
-            let word = self.word(highest);
-            self.ring[word] = u64::MAX >> (WORD - 1 - highest % WORD);
-            self.next = next;
+            self.ring.iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
+            self.word(highest).store(u64::MAX >> (WORD - 1 - highest % WORD), Ordering::Relaxed);
+            self.next.store(next, Ordering::Relaxed);
         }
         self
     }
 
     /// Whether `sequence` would be accepted; nothing changes.
+    ///
+    /// Without a lock: the window may move meanwhile, so [`Moving::accept`] decides.
     #[inline]
     pub fn check(&self, sequence: u64) -> Result<(), DropReason> {
-        if sequence >= self.next || self.size == 0 {
+        let next = self.next.load(Ordering::Acquire);
+        if sequence >= next || self.size == 0 {
             return Ok(());
         }
-        let behind = self.next - 1 - sequence;
-        if behind >= self.size || self.ring[self.word(sequence)] & bit(sequence) != 0 {
+        let behind = next - 1 - sequence;
+        // A word that was cleared for higher numbers meanwhile has none of a number that is still in the window.
+        if behind >= self.size || self.word(sequence).load(Ordering::Relaxed) & bit(sequence) != 0 {
             return Err(DropReason::Replayed);
         }
         Ok(())
     }
 
+    /// The window, to be moved by its only user.
+    #[inline]
+    pub fn moving(&mut self) -> Moving<'_> {
+        Moving { window: self, _lock: None }
+    }
+
+    /// As [`Moving::accept`], for the only user of a window.
+    #[inline]
+    pub fn accept(&mut self, sequence: u64) -> Result<(), DropReason> {
+        self.moving().accept(sequence)
+    }
+
+    /// Infers the 64-bit sequence number from its low half (RFC 4303 appendix A2).
+    ///
+    /// It lies in the window or in the almost 2^32 numbers after it; `None` if that would be out of range.
+    #[inline]
+    pub fn infer(&self, low: u32) -> Option<u64> {
+        let highest = self.next.load(Ordering::Relaxed).saturating_sub(1);
+        // Without a window, the nearest number is taken.
+        let below = if self.size == 0 { 1 << 31 } else { self.size - 1 };
+        match highest.checked_sub(below) {
+            Some(bottom) => bottom.checked_add(low.wrapping_sub(bottom as u32).into()),
+            None => Some(low.into()).filter(|&sequence| sequence < (1 << 32) - (below - highest)),
+        }
+    }
+
+    /// Clears the words that enter the window when it advances from `next` to `sequence`.
+    fn clear_between(&self, next: u64, sequence: u64) {
+        // Before the first packet, the first word is still clear.
+        let entered = sequence / WORD - next.saturating_sub(1) / WORD;
+        for step in 0..entered.min(self.ring.len() as u64) {
+            self.word(sequence - step * WORD).store(0, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn word(&self, sequence: u64) -> &AtomicU64 {
+        &self.ring[(sequence / WORD) as usize & (self.ring.len() - 1)]
+    }
+}
+
+/// A window that several threads read, and one at a time moves.
+pub struct SharedWindow {
+    window: ReplayWindow,
+    moving: Mutex<()>,
+}
+
+impl SharedWindow {
+    /// Shares a window.
+    pub fn new(window: ReplayWindow) -> Self {
+        Self { window, moving: Mutex::default() }
+    }
+
+    /// The window as it is, for [`ReplayWindow::check`].
+    #[inline]
+    pub fn read(&self) -> &ReplayWindow {
+        &self.window
+    }
+
+    /// The window, to be moved by this thread alone.
+    #[inline]
+    pub fn lock(&self) -> Moving<'_> {
+        // No code panics while holding the lock; even then, the window would remain valid.
+        let lock = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        Moving { window: &self.window, _lock: Some(lock) }
+    }
+
+    /// The window, no longer shared.
+    pub fn into_inner(self) -> ReplayWindow {
+        self.window
+    }
+}
+
+/// A window that no other thread moves.
+pub struct Moving<'a> {
+    window: &'a ReplayWindow,
+    _lock: Option<MutexGuard<'a, ()>>,
+}
+
+impl Moving<'_> {
     /// Marks `sequence` as received, and advances the window to it.
     ///
     /// RFC 4303 section 3.4.3: only for a packet with a valid tag.
     #[inline]
     pub fn accept(&mut self, sequence: u64) -> Result<(), DropReason> {
-        self.check(sequence)?;
-        if sequence >= self.next {
-            self.clear_between(self.next, sequence);
-            self.next = sequence + 1;
+        let window = self.window;
+        window.check(sequence)?;
+        let next = window.next.load(Ordering::Relaxed);
+        if sequence >= next {
+            window.clear_between(next, sequence);
+            // Release: a reader that finds the number in the window finds its word cleared.
+            window.next.store(sequence + 1, Ordering::Release);
         }
-        let word = self.word(sequence);
-        self.ring[word] |= bit(sequence);
+        let word = window.word(sequence);
+        // No read-modify-write of the processor: nobody else writes.
+        word.store(word.load(Ordering::Relaxed) | bit(sequence), Ordering::Relaxed);
         Ok(())
     }
 
@@ -97,35 +186,6 @@ impl ReplayWindow {
             bytes += batch.packet(index).len();
         }
         (authentic, bytes)
-    }
-
-    /// Infers the 64-bit sequence number from its low half (RFC 4303 appendix A2).
-    ///
-    /// It lies in the window or in the almost 2^32 numbers after it; `None` if that would be out of range.
-    #[inline]
-    pub fn infer(&self, low: u32) -> Option<u64> {
-        let highest = self.next.saturating_sub(1);
-        // Without a window, the nearest number is taken.
-        let below = if self.size == 0 { 1 << 31 } else { self.size - 1 };
-        match highest.checked_sub(below) {
-            Some(bottom) => bottom.checked_add(low.wrapping_sub(bottom as u32).into()),
-            None => Some(low.into()).filter(|&sequence| sequence < (1 << 32) - (below - highest)),
-        }
-    }
-
-    /// Clears the words that enter the window when it advances from `next` to `sequence`.
-    fn clear_between(&mut self, next: u64, sequence: u64) {
-        // Before the first packet, the first word is still clear.
-        let entered = sequence / WORD - next.saturating_sub(1) / WORD;
-        for step in 0..entered.min(self.ring.len() as u64) {
-            let word = self.word(sequence - step * WORD);
-            self.ring[word] = 0;
-        }
-    }
-
-    #[inline]
-    fn word(&self, sequence: u64) -> usize {
-        (sequence / WORD) as usize & (self.ring.len() - 1)
     }
 }
 
@@ -291,5 +351,36 @@ mod tests {
         let mut last = ReplayWindow::new(64);
         last.accept(u64::MAX - 1).expect("new");
         assert_eq!(last.infer(0), None, "nothing is sent after the last");
+    }
+
+    #[test]
+    fn readers_find_no_new_number_received_while_the_window_moves() {
+        const LAST: u64 = 200_000;
+        let shared = SharedWindow::new(ReplayWindow::new(64));
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| (0..LAST).for_each(|it| shared.lock().accept(it).expect("new")));
+            let mut from = 0;
+            while !writer.is_finished() {
+                let next = shared.read().next.load(Ordering::Acquire);
+                assert!(next >= from, "it never goes back");
+                // No number from here on was received when the check began, but it may be by now.
+                if shared.read().check(next).is_err() {
+                    assert!(shared.read().next.load(Ordering::Acquire) > next, "{next}");
+                }
+                from = next;
+            }
+        });
+        assert!((LAST - 64..LAST).all(|it| shared.read().check(it).is_err()));
+    }
+
+    #[test]
+    fn threads_that_move_a_window_accept_each_number_once() {
+        let shared = SharedWindow::new(ReplayWindow::new(LARGEST));
+        let accepted: usize = std::thread::scope(|scope| {
+            let work = || (0..20_000).filter(|&it| shared.lock().accept(it).is_ok()).count();
+            let threads: Vec<_> = (0..3).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("it does not panic")).sum()
+        });
+        assert_eq!(accepted, 20_000);
     }
 }

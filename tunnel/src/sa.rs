@@ -5,11 +5,10 @@
 
 use crate::Time;
 use crate::protection::Protection;
-use crate::replay::{self, ReplayWindow};
+use crate::replay::{self, Moving, ReplayWindow, SharedWindow};
 use packet::DropReason;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 /// Identifies a peer for the lifetime of the protocol instance that created it; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -206,7 +205,7 @@ pub struct InboundSa {
     pub index: u32,
     lifetime: Lifetime,
     volume: Option<Volume>,
-    window: Mutex<ReplayWindow>,
+    window: SharedWindow,
     renewal_asked: AtomicBool,
     unconfirmed: AtomicBool,
 }
@@ -222,7 +221,7 @@ impl InboundSa {
             index,
             lifetime,
             volume: None,
-            window: Mutex::new(ReplayWindow::new(replay::WIREGUARD)),
+            window: SharedWindow::new(ReplayWindow::new(replay::WIREGUARD)),
             renewal_asked: AtomicBool::new(false),
             unconfirmed: AtomicBool::new(unconfirmed),
         }
@@ -237,14 +236,13 @@ impl InboundSa {
     /// Takes packets from this sequence number on.
     #[must_use]
     pub fn starting_at(self, first: u64) -> Self {
-        let window = self.window.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        Self { window: Mutex::new(window.starting_at(first)), ..self }
+        Self { window: SharedWindow::new(self.window.into_inner().starting_at(first)), ..self }
     }
 
     /// Replaces the window of WireGuard by one of this size.
     #[must_use]
     pub fn with_window(self, size: u64) -> Self {
-        Self { window: Mutex::new(ReplayWindow::new(size)), ..self }
+        Self { window: SharedWindow::new(ReplayWindow::new(size)), ..self }
     }
 
     /// Whether the SA may be used to receive at `now`.
@@ -280,11 +278,16 @@ impl InboundSa {
         self.lifetime.end_sequence
     }
 
-    /// The locked replay window: locked once for an SA batch.
+    /// The replay window as it is now.
     #[inline]
-    pub fn window(&self) -> MutexGuard<'_, ReplayWindow> {
-        // No code panics while holding the lock; even then, the window would remain valid.
-        self.window.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    pub fn window(&self) -> &ReplayWindow {
+        self.window.read()
+    }
+
+    /// The replay window, to be moved: locked once for an SA batch.
+    #[inline]
+    pub fn moving_window(&self) -> Moving<'_> {
+        self.window.lock()
     }
 
     /// Notes an authentic packet; returns true only for the first packet of an unconfirmed SA.

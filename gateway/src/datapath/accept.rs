@@ -1,9 +1,9 @@
 //! Inbound: the effects of authentic packets. No earlier stage changes any state.
 
+use super::tables::Session;
 use super::{DataPathEvent, SaBatch, Stage};
 use crossbeam_channel::Sender;
 use packet::{Batch, DropCounters, DropReason};
-use std::sync::Arc;
 use tunnel::Time;
 use tunnel::esp::Outer;
 
@@ -32,34 +32,31 @@ pub fn accept(
     sequences: &[u64],
 ) {
     for sa_batch in sa_batches {
-        let session = Arc::clone(sa_batch.session());
-        let (sa, peer) = (&session.sa, &session.peer);
-        let packets = sa_batch.packets.clone();
-        let (authentic, bytes) = sa.protection.accept(batch, packets, &mut sa.window(), sequences, drops);
+        let SaBatch { packets, session, endpoint, ds_field } = sa_batch;
+        let (sa, peer, drops) = (&session.sa, &session.peer, session.peer.drops(drops));
+        let (authentic, bytes) =
+            sa.protection.accept(batch, packets.clone(), &mut sa.moving_window(), sequences, drops);
         if authentic == 0 {
             continue;
         }
-        peer.received.count(authentic, bytes);
+        peer.received.count(authentic as u64, bytes as u64);
         sa.spend(authentic, bytes);
-        if peer.endpoint.load().as_deref() != Some(&sa_batch.endpoint)
-            && peer.note_elsewhere(sa_batch.endpoint)
-        {
+        if !peer.endpoint.is(endpoint) && peer.note_elsewhere(*endpoint) {
             // The control thread outlives the workers.
             let _ = datapath_events.send(DataPathEvent::Moved(peer.id));
         }
-        let (endpoint, ds_field, transport) = (sa_batch.endpoint, sa_batch.ds_field, session.transport);
-        let outer = Outer { endpoint, ds_field, transport };
-        let with_data = sa.protection.strip(batch, &mut sa_batch.packets, &outer, drops);
+        let outer = Outer { endpoint, ds_field: *ds_field, transport: session.transport };
+        let with_data = sa.protection.strip(batch, packets, &outer, drops);
         if with_data {
             peer.state.count_data(bytes);
         }
-        tell(sa_batch, now, with_data, datapath_events);
+        tell(session, now, with_data, datapath_events);
     }
 }
 
 /// Sends the data path events of an SA batch.
-fn tell(sa_batch: &SaBatch, now: Time, with_data: bool, datapath_events: &Sender<DataPathEvent>) {
-    let (sa, peer) = (&sa_batch.session().sa, &sa_batch.session().peer);
+fn tell(session: &Session, now: Time, with_data: bool, datapath_events: &Sender<DataPathEvent>) {
+    let Session { sa, peer, .. } = session;
     // The handshake thread outlives the workers.
     if sa.confirm() {
         peer.confirmed(sa.index);

@@ -27,7 +27,7 @@ pub fn assign(
         let sequences = match take(batch, sa, packets.clone(), mtu, now) {
             Ok(sequences) => sequences,
             Err(reason) => {
-                drops.count(reason, packets.len());
+                sa_batch.peer.drops(drops).count(reason, packets.len());
                 continue;
             }
         };

@@ -30,13 +30,14 @@ pub fn check(
 ) {
     sa_batches.retain(|sa_batch| {
         let sa = &sa_batch.session().sa;
+        let drops = sa_batch.session().peer.drops(drops);
         if let Err(reason) = sa.check_age(now).and_then(|()| check_connection(sa_batch)) {
             drops.count(reason, sa_batch.packets.len());
             sa_batch.packets.clone().for_each(|index| batch.discard(index));
             return false;
         }
         let (window, end, packets) = (sa.window(), sa.end_sequence(), sa_batch.packets.clone());
-        sa.protection.check(batch, packets, &window, end, sequences, drops);
+        sa.protection.check(batch, packets, window, end, sequences, drops);
         true
     });
 }
@@ -45,10 +46,7 @@ pub fn check(
 #[inline]
 fn check_connection(sa_batch: &SaBatch) -> Result<(), DropReason> {
     let peer = &sa_batch.session().peer;
-    let is_carried = if peer.state.is_bound() {
-        peer.endpoint.load().as_deref() == Some(&sa_batch.endpoint)
-    } else {
-        !sa_batch.endpoint.is_tcp
-    };
+    let is_carried =
+        if peer.state.is_bound() { peer.endpoint.is(&sa_batch.endpoint) } else { !sa_batch.endpoint.is_tcp };
     if is_carried { Ok(()) } else { Err(DropReason::OtherConnection) }
 }

@@ -17,7 +17,7 @@ pub fn encrypt(batch: &mut Batch, drops: &DropCounters, assigned: &mut Vec<Assig
         let sealed = sa.protection.seal(batch, packets, sa.receiver, *first_sequence);
         // After an engine error no packet of the SA batch may be sent: it could be plaintext.
         if sealed.is_err() {
-            drops.count(DropReason::EngineFailed, fitted.packets.len());
+            fitted.peer.drops(drops).count(DropReason::EngineFailed, fitted.packets.len());
         }
         sealed.is_ok()
     });

@@ -33,7 +33,8 @@ pub fn fit(
     fitted.clear();
     let clamps_all = inside.segment_sizes != [0; 2];
     for Routed { packets, peer, sa, ds_field, is_data } in routed.drain(..) {
-        let Some(endpoint) = peer.endpoint.load().as_deref().copied() else {
+        let drops = peer.drops(drops);
+        let Some(endpoint) = peer.endpoint.load() else {
             drops.count(DropReason::NoEndpoint, packets.len());
             continue;
         };

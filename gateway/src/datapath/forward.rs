@@ -18,6 +18,7 @@ pub fn forward(batch: &mut Batch, drops: &DropCounters, sa_batches: &[SaBatch]) 
         if !matches!(sa_batch.ds_field & ecn::MASK, ecn::CE | ecn::ECT_1) {
             continue;
         }
+        let drops = sa_batch.session().peer.drops(drops);
         for index in sa_batch.packets.clone() {
             if !batch.is_live(index) {
                 continue;

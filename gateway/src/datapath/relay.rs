@@ -140,7 +140,7 @@ mod tests {
         let without_key =
             Arc::new(Peer::new(PeerId::new(2), PeerState::OpenVpn(without_key), Budget::default()));
         let endpoint = Endpoint::new("192.0.2.9:1194".parse().expect("literal"));
-        without_key.endpoint.store(Some(Arc::new(endpoint)));
+        without_key.endpoint.store(Some(endpoint));
         let mut routes = AllowedIps::default();
         routes.insert("10.8.0.2/32".parse().expect("literal"), Arc::clone(&peer));
         routes.insert("10.71.0.0/16".parse().expect("literal"), Arc::clone(&peer));

@@ -4,10 +4,12 @@
 //! a whole, so that a prefix moves from one peer to another atomically. In a [`Peer`], workers write what they
 //! observe: endpoint, counters and activity.
 
+use super::endpoint_cell::EndpointCell;
 use super::indexed::{Indexed, Table};
 use super::pre_sa_queue::PreSaQueue;
 use super::protocol::{PeerState, Protocol, Tunnel};
 use super::staging::{Budget, Staging};
+use super::traffic::Traffic;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use crossbeam_utils::CachePadded;
@@ -31,7 +33,7 @@ pub struct Peer {
     /// The SA to send with once a packet has arrived under this local index.
     next: Mutex<Option<(u32, Arc<OutboundSa>)>>,
     /// Its endpoint.
-    pub endpoint: ArcSwapOption<Endpoint>,
+    pub endpoint: EndpointCell,
     /// Packets that are staged for lack of a key.
     pub staging: Staging,
     /// Traffic sent to it.
@@ -44,32 +46,6 @@ pub struct Peer {
     drops: Option<Arc<DropCounters>>,
 }
 
-/// Outside bytes and packets in one direction.
-#[derive(Default)]
-pub struct Traffic {
-    bytes: AtomicU64,
-    packets: AtomicU64,
-}
-
-impl Traffic {
-    /// Counts packets.
-    #[inline]
-    pub fn count(&self, packets: usize, bytes: usize) {
-        self.packets.fetch_add(packets as u64, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    /// Bytes so far.
-    pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    /// Packets so far.
-    pub fn packets(&self) -> u64 {
-        self.packets.load(Ordering::Relaxed)
-    }
-}
-
 impl Peer {
     /// Creates a peer without key and endpoint.
     pub fn new(id: PeerId, state: PeerState, budget: Budget) -> Self {
@@ -78,7 +54,7 @@ impl Peer {
             state,
             sending: ArcSwapOption::empty(),
             next: Mutex::default(),
-            endpoint: ArcSwapOption::empty(),
+            endpoint: EndpointCell::default(),
             staging: Staging::new(budget),
             sent: CachePadded::default(),
             unsent: AtomicU64::new(0),
@@ -91,6 +67,13 @@ impl Peer {
     #[must_use]
     pub fn with_drops(self, drops: Arc<DropCounters>) -> Self {
         Self { drops: Some(drops), ..self }
+    }
+
+    /// The same, whose packets one thread alone sends and receives.
+    #[must_use]
+    pub fn of_one_worker(self) -> Self {
+        let traffic = || CachePadded::new(Traffic::of_one_thread());
+        Self { sent: traffic(), received: traffic(), ..self }
     }
 
     /// Where drops of its packets are counted: with the peer, or among `all`.
@@ -151,25 +134,24 @@ impl Peer {
     /// Handles an authentic packet from another address than the endpoint; returns whether the protocol must be told.
     #[cold]
     pub fn note_elsewhere(&self, from: Endpoint) -> bool {
-        if !self.state.follows(self.endpoint.load().as_deref(), &from) {
+        if !self.state.follows(self.endpoint.load().as_ref(), &from) {
             return false;
         }
-        self.endpoint.store(Some(Arc::new(from)));
+        self.endpoint.store(Some(from));
         self.state.note_moved()
     }
 
     /// Lets the kernel select the local address again.
     pub fn forget_source(&self) {
-        if let Some(endpoint) = self.endpoint.load_full() {
+        if let Some(endpoint) = self.endpoint.load() {
             self.forget_source_of(&endpoint);
         }
     }
 
     /// Lets the kernel select the local address again, after it has refused the current one; a newer endpoint of the peer is kept.
     pub fn forget_source_of(&self, used: &Endpoint) {
-        let before = self.endpoint.load();
-        if used.local.is_some() && before.as_deref() == Some(used) {
-            self.endpoint.compare_and_swap(&before, Some(Arc::new(Endpoint::new(used.remote))));
+        if used.local.is_some() {
+            self.endpoint.replace(used, Endpoint::new(used.remote));
         }
     }
 }

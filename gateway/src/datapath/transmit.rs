@@ -43,7 +43,7 @@ pub fn outbound(
         // The port discards what it could not send.
         let sizes = batch.live(sa_batch.packets.clone()).map(|index| batch.packet(index).len());
         let (packets, bytes) = sizes.fold((0, 0), |(packets, bytes), size| (packets + 1, bytes + size));
-        peer.sent.count(packets, bytes);
+        peer.sent.count(packets as u64, bytes as u64);
         if sa_batch.is_data {
             peer.state.count_data(bytes);
         }

@@ -86,7 +86,7 @@ impl Departures {
                 Ok(fragments) => {
                     fragments.for_each(|fragment| self.send(batch, fragment, place, ways));
                     if let Some(sa_batch) = sa_batch {
-                        sa_batch.fitted.peer.sent.count(1, length);
+                        sa_batch.fitted.peer.sent.count(1, length as u64);
                     }
                 }
                 Err(reason) => {

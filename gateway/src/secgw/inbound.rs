@@ -42,27 +42,32 @@ pub fn split(
         if !batch.is_live(index) {
             continue;
         }
-        match sort(batch.packet(index), arrivals.tables, arrivals.verdicts) {
+        let Ok(ip) = IpPacket::parse(batch.packet(index)) else {
+            drops.count(DropReason::Malformed, 1);
+            batch.discard(index);
+            continue;
+        };
+        match sort(&ip, arrivals.tables, arrivals.verdicts) {
             Ok(Sorted::Clear) => leaving.add(index),
             Ok(Sorted::Ike { offset, endpoint }) => {
-                arrivals.initial.punt(endpoint, &batch.packet(index)[offset..], drops);
+                arrivals.initial.punt(endpoint, &ip.bytes()[offset..], drops);
                 batch.discard(index);
             }
-            Ok(Sorted::Esp { place, start, length, endpoint, ds_field }) => {
+            Ok(Sorted::Esp { place, start, port, ds_field }) => {
                 if arrivals.tables.modes.has_transport_in {
                     headers.keep(index, batch.packet(index), place);
                 }
-                batch.shrink(index, start, length);
+                let length = ip.bytes().len() - start;
                 match trains.last_mut() {
-                    Some(last)
-                        if last.packets.end == index
-                            && last.endpoint == Some(endpoint)
-                            && last.ds_field == ds_field =>
-                    {
+                    Some(last) if last.packets.end == index && goes_on(last, &ip, port, ds_field) => {
                         last.packets.end += 1;
                     }
-                    _ => trains.push(Train { packets: index..index + 1, endpoint: Some(endpoint), ds_field }),
+                    _ => {
+                        let endpoint = Some(endpoint(&ip, port));
+                        trains.push(Train { packets: index..index + 1, endpoint, ds_field });
+                    }
                 }
+                batch.shrink(index, start, length);
             }
             Err(reason) => {
                 drops.count(reason, 1);
@@ -80,38 +85,51 @@ enum Sorted {
     Clear,
     /// A message of IKE behind a UDP header.
     Ike { offset: usize, endpoint: Endpoint },
-    /// ESP behind an IP header, or behind UDP.
-    Esp { place: Place, start: usize, length: usize, endpoint: Endpoint, ds_field: u8 },
+    /// ESP behind an IP header, or behind UDP from this port.
+    Esp { place: Place, start: usize, port: u16, ds_field: u8 },
+}
+
+/// Whether a train has come the way of this packet.
+#[inline]
+fn goes_on(train: &Train, ip: &IpPacket<'_>, port: u16, ds_field: u8) -> bool {
+    // Field by field: an endpoint that is made for each packet, to be compared, costs as much as the rest of this stage.
+    train.endpoint.as_ref().is_some_and(|last| {
+        last.remote.port() == port && last.remote.ip() == ip.source() && last.local == Some(ip.destination())
+    }) && train.ds_field == ds_field
+}
+
+/// Where a packet of ESP came from.
+fn endpoint(ip: &IpPacket<'_>, port: u16) -> Endpoint {
+    Endpoint { local: Some(ip.destination()), ..Endpoint::new(SocketAddr::new(ip.source(), port)) }
 }
 
 #[inline]
-fn sort(packet: &[u8], tables: &SecgwTables, verdicts: &mut Verdicts) -> Result<Sorted, DropReason> {
-    let ip = IpPacket::parse(packet).map_err(|_| DropReason::Malformed)?;
+fn sort(ip: &IpPacket<'_>, tables: &SecgwTables, verdicts: &mut Verdicts) -> Result<Sorted, DropReason> {
     if tables.ike_addresses.contains(&ip.destination())
-        && let Some(sorted) = for_ike(&ip)
+        && let Some(sorted) = for_ike(ip)
     {
         return sorted;
     }
-    if let Some(place) = find_esp(&ip) {
-        return esp(&ip, place, place.offset, 0);
+    if let Some(place) = find_esp(ip) {
+        return esp(ip, place, place.offset, 0);
     }
-    let upper = Upper::of(&ip);
+    let upper = Upper::of(ip);
     // RFC 4303 section 3.4.1: ESP is not opened before its fragments are one packet.
     if upper.protocol == ESP {
         return Err(DropReason::Fragmented);
     }
     if tables.modes.has_udp_in()
         && !upper.is_fragment
-        && let Some(place) = find(&ip, UDP)
+        && let Some(place) = find(ip, UDP)
         && tables.modes.is_esp(&ip.bytes()[place.offset..])
     {
         // A NAT may have changed the source port.
-        return esp(&ip, place, place.offset + UdpHeader::LENGTH, UDP_PORT);
+        return esp(ip, place, place.offset + UdpHeader::LENGTH, UDP_PORT);
     }
     if tables.modes.single.is_some() {
         return Err(DropReason::Denied);
     }
-    match verdicts.verdict(&tables.policies_in, &ip).action {
+    match verdicts.verdict(&tables.policies_in, ip).action {
         Some(Action::Bypass) => Ok(Sorted::Clear),
         // RFC 4301 section 5.2: it should have come under an SA.
         Some(Action::Protect(_) | Action::Ike(_) | Action::Discard) | None => Err(DropReason::Denied),
@@ -131,12 +149,10 @@ fn esp(ip: &IpPacket<'_>, place: Place, start: usize, port: u16) -> Result<Sorte
         // RFC 4303 section 2.1. It marks messages of IKE in UDP.
         Some([0, 0, 0, 0]) => Err(DropReason::UnknownSa),
         _ => {
-            let remote = SocketAddr::new(ip.source(), port);
-            let endpoint = Endpoint { local: Some(ip.destination()), ..Endpoint::new(remote) };
             // As in ipsec-secgw, and RFC 4301 section 5.1.2.1, no mark but CE is carried inside; RFC 6040 carries ECT(1) too.
             let is_congested = ip.ds_field() & ecn::MASK == ecn::CE;
             let ds_field = ip.ds_field() & if is_congested { u8::MAX } else { !ecn::MASK };
-            Ok(Sorted::Esp { place, start, length, endpoint, ds_field })
+            Ok(Sorted::Esp { place, start, port, ds_field })
         }
     }
 }
@@ -152,17 +168,16 @@ fn for_ike(ip: &IpPacket<'_>) -> Option<Result<Sorted, DropReason>> {
         return None;
     }
     let Ok(udp) = UdpHeader::parse(&ip.bytes()[header..]) else { return Some(Err(DropReason::Malformed)) };
-    let remote = SocketAddr::new(ip.source(), udp.source.get());
-    let endpoint = Endpoint { local: Some(ip.destination()), ..Endpoint::new(remote) };
+    let port = udp.source.get();
     let offset = header + UdpHeader::LENGTH;
     let length = ip.bytes().len() - offset;
     match udp.destination.get() {
-        IKE_PORT => Some(Ok(Sorted::Ike { offset, endpoint })),
+        IKE_PORT => Some(Ok(Sorted::Ike { offset, endpoint: endpoint(ip, port) })),
         NAT_PORT if length == 0 => Some(Err(DropReason::TooShort)),
         NAT_PORT => {
             // IKE agrees on tunnel mode only, which needs no header again.
             let place = Place { offset, field: 0, protocol: ESP };
-            Some(Ok(Sorted::Esp { place, start: offset, length, endpoint, ds_field: ip.ds_field() }))
+            Some(Ok(Sorted::Esp { place, start: offset, port, ds_field: ip.ds_field() }))
         }
         _ => None,
     }
@@ -175,15 +190,15 @@ pub fn check_addresses(batch: &mut Batch, drops: &DropCounters, sa_batches: &mut
         if sa_batch.session.selectors.is_some() {
             return true;
         }
-        let of_sa = sa_batch.session.peer.endpoint.load();
+        let of_sa = &sa_batch.session.peer.endpoint;
         if sa_batch.session.sa.protection.is_transport()
-            && let Some(&of_sa) = of_sa.as_deref()
+            && let Some(of_sa) = of_sa.load()
             && of_sa.remote.port() == sa_batch.endpoint.remote.port()
         {
             // No address is one that the peer has moved to.
             sa_batch.endpoint = of_sa;
         }
-        let is_right = of_sa.as_deref() == Some(&sa_batch.endpoint);
+        let is_right = of_sa.is(&sa_batch.endpoint);
         if !is_right {
             drops.count(DropReason::UnknownSa, batch.live(sa_batch.packets.clone()).count());
             sa_batch.packets.clone().for_each(|index| batch.discard(index));
@@ -198,6 +213,7 @@ pub fn restore(batch: &mut Batch, headers: &Headers, drops: &DropCounters, sa_ba
         if !sa_batch.session.sa.protection.is_transport() {
             continue;
         }
+        let drops = sa_batch.session.peer.drops(drops);
         for index in sa_batch.packets.clone() {
             let &[next_header, ..] = batch.packet(index) else { continue };
             let length = batch.packet(index).len() - 1;
@@ -220,6 +236,7 @@ pub fn admit(
     leaving: &mut Leaving,
 ) {
     for sa_batch in sa_batches {
+        let drops = sa_batch.session.peer.drops(drops);
         for index in sa_batch.packets.clone() {
             if !batch.is_live(index) {
                 continue;

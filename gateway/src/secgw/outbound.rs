@@ -163,6 +163,7 @@ pub fn wrap(
     leaving: &mut Leaving,
 ) {
     for Assigned { fitted, first_sequence } in assigned {
+        let drops = fitted.peer.drops(drops);
         let in_udp = fitted.endpoint.remote.port() != 0;
         let protocol = if in_udp { UDP } else { ESP };
         if in_udp {

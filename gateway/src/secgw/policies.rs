@@ -1,11 +1,11 @@
 //! SP: the policies of one direction, and what they say about a packet.
 
 use super::access::{Access, FiveTuple, FlowCache, Ports, Rule, RuleIndex};
+use crate::datapath::traffic::Traffic;
 use config::secgw::settings::{Action, Direction, Family, Policy};
 use packet::header::flow::{Upper, number};
 use packet::header::ip::IpPacket;
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The policies of a direction.
 pub struct Policies {
@@ -26,21 +26,25 @@ struct Row {
 }
 
 /// Packets and their bytes.
-#[derive(Default)]
 struct Count {
-    packets: AtomicU64,
-    bytes: AtomicU64,
+    now: Traffic,
+    /// Those of the same policy in earlier tables.
+    before: Traffic,
 }
 
 impl Count {
-    #[inline]
-    fn add(&self, packets: u64, bytes: u64) {
-        self.packets.fetch_add(packets, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    fn of_workers(count: usize) -> Self {
+        Self { now: Traffic::of_threads(count), before: Traffic::default() }
     }
 
     fn read(&self) -> (u64, u64) {
-        (self.packets.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+        let Self { now, before } = self;
+        (now.packets() + before.packets(), now.bytes() + before.bytes())
+    }
+
+    fn inherit(&self, earlier: &Self) {
+        let (packets, bytes) = earlier.read();
+        self.before.count(packets, bytes);
     }
 }
 
@@ -60,13 +64,13 @@ impl Verdict {
 }
 
 impl Policies {
-    /// The policies of `direction` among `all`.
-    pub fn new(all: &[Policy], direction: Direction) -> Self {
+    /// The policies of `direction` among `all`, for so many workers.
+    pub fn new(all: &[Policy], direction: Direction, workers: usize) -> Self {
         let all: Vec<&Policy> = all.iter().filter(|policy| policy.direction == direction).collect();
         let rules: Vec<Rule> = all.iter().map(|policy| rule(policy)).collect();
         let rows = all.iter().map(|policy| Row {
             action: policy.action,
-            count: Count::default(),
+            count: Count::of_workers(workers),
             policy: (*policy).clone(),
         });
         Self {
@@ -74,7 +78,7 @@ impl Policies {
             without_ports: without_ports(&all, &rules).map(|rules| Access::build(&rules)),
             rows: rows.collect(),
             has: Family::ALL.map(|family| all.iter().any(|policy| policy.family == family)),
-            unmatched: Count::default(),
+            unmatched: Count::of_workers(workers),
         }
     }
 
@@ -99,7 +103,7 @@ impl Policies {
             Verdict { action: None, .. } => &self.unmatched,
             _ => return,
         };
-        count.add(packets, bytes);
+        count.now.count(packets, bytes);
     }
 
     /// The lines of policies with their actions, and their packets and bytes so far.
@@ -119,18 +123,14 @@ impl Policies {
 
     /// Adds the counts of the same policies in tables that no worker uses any more.
     pub fn inherit(&self, before: &Self) {
-        let add = |to: &Count, from: &Count| {
-            let (packets, bytes) = from.read();
-            to.add(packets, bytes);
-        };
-        add(&self.unmatched, &before.unmatched);
+        self.unmatched.inherit(&before.unmatched);
         let mut counts: HashMap<String, VecDeque<&Count>> = HashMap::new();
         for row in &before.rows {
             counts.entry(identity(&row.policy)).or_default().push_back(&row.count);
         }
         for row in &self.rows {
             if let Some(count) = counts.get_mut(&identity(&row.policy)).and_then(VecDeque::pop_front) {
-                add(&row.count, count);
+                row.count.inherit(count);
             }
         }
     }

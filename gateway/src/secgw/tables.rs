@@ -166,8 +166,8 @@ impl SecgwTables {
             sas,
             used_keys,
             outbound,
-            policies_out: Policies::new(&policies, Direction::Outbound),
-            policies_in: Policies::new(&policies, Direction::Inbound),
+            policies_out: Policies::new(&policies, Direction::Outbound, plan.lcores.len()),
+            policies_in: Policies::new(&policies, Direction::Inbound, plan.lcores.len()),
             routes: Routes::build(routes),
             mtu: plan.mtu,
             modes: Modes::new(plan),
@@ -214,7 +214,7 @@ impl Sas {
                 (Arc::clone(&sa.peer), Arc::clone(&sa.drops))
             } else {
                 let drops = Arc::<DropCounters>::default();
-                (Arc::new(peer(id, settings, plan.mtu).with_drops(Arc::clone(&drops))), drops)
+                (Arc::new(peer(id, settings, plan).with_drops(Arc::clone(&drops))), drops)
             };
             let before = before.filter(|_| keyed.is_some());
             let (first, is_extended) = modes::numbers(settings, plan);
@@ -280,12 +280,12 @@ fn is_addressed_alike(one: &Sa, other: &Sa) -> bool {
 }
 
 /// The tunnel of an SA. Its endpoint is how packets of the SA are addressed, or must be: remote and local address.
-fn peer(id: PeerId, sa: &Sa, mtu: usize) -> Peer {
+fn peer(id: PeerId, sa: &Sa, plan: &Plan) -> Peer {
     let (source, destination, mtu) = match sa.mode {
-        Mode::Tunnel { source, destination } => (source, destination, mtu),
+        Mode::Tunnel { source, destination } => (source, destination, plan.mtu),
         Mode::Transport => {
             let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-            (any, any, mtu.saturating_sub(LARGER_HEADER))
+            (any, any, plan.mtu.saturating_sub(LARGER_HEADER))
         }
     };
     let tunnel =
@@ -298,8 +298,8 @@ fn peer(id: PeerId, sa: &Sa, mtu: usize) -> Peer {
         Direction::Inbound => (source, destination),
     };
     let endpoint = Endpoint { local: Some(local), ..Endpoint::new(SocketAddr::new(remote, port)) };
-    peer.endpoint.store(Some(Arc::new(endpoint)));
-    peer
+    peer.endpoint.store(Some(endpoint));
+    if plan.lcores.len() == 1 { peer.of_one_worker() } else { peer }
 }
 
 fn keys(sa: &Sa, transform: Transform, extended: bool, engine: &dyn Engine) -> Result<SaKeys, LoadError> {

@@ -66,14 +66,10 @@ pub struct Worker {
     batch: Batch,
     verdicts_out: Verdicts,
     verdicts_in: Verdicts,
-    all_routed: Vec<Routed>,
-    /// The packets of one SA at a time, so that its drops are counted as its own.
     routed: Vec<Routed>,
     fitted: Vec<Fitted>,
     assigned: Vec<Assigned>,
-    sealed: Vec<Assigned>,
     trains: Vec<Train>,
-    all_sa_batches: Vec<SaBatch>,
     sa_batches: Vec<SaBatch>,
     sequences: Vec<u64>,
     headers: Headers,
@@ -133,14 +129,11 @@ impl Worker {
             batch: Batch::new(BATCH_BYTES),
             verdicts_out: Verdicts::default(),
             verdicts_in: Verdicts::default(),
-            all_routed: Vec::new(),
-            routed: Vec::with_capacity(1),
+            routed: Vec::new(),
             fitted: Vec::new(),
             assigned: Vec::new(),
-            sealed: Vec::new(),
             trains: Vec::new(),
-            all_sa_batches: Vec::new(),
-            sa_batches: Vec::with_capacity(1),
+            sa_batches: Vec::new(),
             sequences: Vec::new(),
             headers: Headers::default(),
             leaving: Leaving::default(),
@@ -251,7 +244,7 @@ impl Worker {
         frame::strip(batch, port.station, drops);
         self.leaving.clear();
         self.headers.clear();
-        self.sealed.clear();
+        self.assigned.clear();
         let now = self.clock.monotonic();
         let tables = self.tables.load();
         forget(&mut self.generation, &tables, [&mut self.verdicts_out, &mut self.verdicts_in]);
@@ -277,7 +270,7 @@ impl Worker {
         forget(&mut self.generation, &tables, [&mut self.verdicts_out, &mut self.verdicts_in]);
         self.headers.clear();
         self.leaving.clear();
-        self.sealed.clear();
+        self.assigned.clear();
         let now = self.clock.monotonic();
         self.open(&tables, now);
         self.depart(&tables, None, now);
@@ -293,7 +286,7 @@ impl Worker {
         let protected = place.filter(|&place| self.ports[place].is_protected);
         let mut none = IcmpErrors::none();
         let errors = if protected.is_some() { &mut self.errors } else { &mut none };
-        self.departures.cut(batch, &mut self.cutter, &self.sealed, errors, &ways, drops);
+        self.departures.cut(batch, &mut self.cutter, &self.assigned, errors, &ways, drops);
         if let Some(place) = protected {
             self.departures.answer(batch, errors, place as u8, &ways, drops);
         }
@@ -306,21 +299,15 @@ impl Worker {
     /// From a protected port: protects what policies say, up to the outer header.
     fn outbound(&mut self, tables: &SecgwTables, now: Time) {
         let (batch, drops) = (&mut self.batch, &*self.drops);
-        let (all, headers, leaving) = (&mut self.all_routed, &mut self.headers, &mut self.leaving);
+        let (routed, headers, leaving) = (&mut self.routed, &mut self.headers, &mut self.leaving);
         let mut look_up =
             LookUp { tables, verdicts: &mut self.verdicts_out, acquire: &mut self.acquire, now };
-        outbound::protect(batch, &mut look_up, drops, all, headers, leaving);
-        tables.modes.clamp_out(batch, all);
-        for routed in all.drain(..) {
-            let peer = Arc::clone(&routed.peer);
-            let drops = peer.drops(drops);
-            self.routed.push(routed);
-            fit::fit(batch, NO_CLAMP, drops, &mut self.errors, &mut self.routed, &mut self.fitted);
-            assign::assign(batch, NO_CLAMP.mtu, now, drops, &mut self.fitted, &mut self.assigned);
-            encrypt::encrypt(batch, drops, &mut self.assigned);
-            outbound::wrap(batch, &self.assigned, headers, drops, leaving);
-            self.sealed.append(&mut self.assigned);
-        }
+        outbound::protect(batch, &mut look_up, drops, routed, headers, leaving);
+        tables.modes.clamp_out(batch, routed);
+        fit::fit(batch, NO_CLAMP, drops, &mut self.errors, routed, &mut self.fitted);
+        assign::assign(batch, NO_CLAMP.mtu, now, drops, &mut self.fitted, &mut self.assigned);
+        encrypt::encrypt(batch, drops, &mut self.assigned);
+        outbound::wrap(batch, &self.assigned, headers, drops, leaving);
     }
 
     /// From an unprotected port: opens ESP, and holds all packets against the policies.
@@ -334,33 +321,27 @@ impl Worker {
     /// Opens what `split` has sorted.
     fn open(&mut self, tables: &SecgwTables, now: Time) {
         let (batch, drops) = (&mut self.batch, &*self.drops);
-        let (all, sa_batches, sequences) =
-            (&mut self.all_sa_batches, &mut self.sa_batches, &mut self.sequences);
+        let (sa_batches, sequences) = (&mut self.sa_batches, &mut self.sequences);
         let (headers, leaving) = (&mut self.headers, &mut self.leaving);
-        classify::inbound(batch, &tables.sessions, &self.punt, drops, all);
-        inbound::check_addresses(batch, drops, all);
-        for sa_batch in all.drain(..) {
-            let session = Arc::clone(&sa_batch.session);
-            let drops = session.peer.drops(drops);
-            sa_batches.push(sa_batch);
-            check::check(batch, now, drops, sa_batches, sequences);
-            decrypt::decrypt(batch, drops, sa_batches, sequences);
-            accept::accept(batch, now, drops, &self.datapath_events, sa_batches, sequences);
-            inbound::restore(batch, headers, drops, sa_batches);
-            tables.modes.clamp_in(batch, sa_batches);
-            inbound::admit(batch, tables, &mut self.verdicts_in, drops, sa_batches, leaving);
-            forward::forward(batch, drops, sa_batches);
-            // What is retired while we wait for the next burst must not be kept by this one.
-            sa_batches.clear();
-        }
+        classify::inbound(batch, &tables.sessions, &self.punt, drops, sa_batches);
+        inbound::check_addresses(batch, drops, sa_batches);
+        check::check(batch, now, drops, sa_batches, sequences);
+        decrypt::decrypt(batch, drops, sa_batches, sequences);
+        accept::accept(batch, now, drops, &self.datapath_events, sa_batches, sequences);
+        inbound::restore(batch, headers, drops, sa_batches);
+        tables.modes.clamp_in(batch, sa_batches);
+        inbound::admit(batch, tables, &mut self.verdicts_in, drops, sa_batches, leaving);
+        forward::forward(batch, drops, sa_batches);
+        // What is retired while we wait for the next burst must not be kept by this one.
+        sa_batches.clear();
     }
 
     /// Counts what was sent under each SA, and has IKE replace an SA that wears out.
     fn count_sent(&mut self, now: Time) {
-        for Assigned { fitted, .. } in self.sealed.drain(..) {
+        for Assigned { fitted, .. } in self.assigned.drain(..) {
             let sizes = self.batch.live(fitted.packets.clone()).map(|index| self.batch.packet(index).len());
             let (packets, bytes) = sizes.fold((0, 0), |(packets, bytes), size| (packets + 1, bytes + size));
-            fitted.peer.sent.count(packets, bytes);
+            fitted.peer.sent.count(packets, bytes as u64);
             if fitted.sa.wants_renewal(now) {
                 // Without IKE, SAs do not wear out.
                 let _ = self.datapath_events.send(DataPathEvent::Renewal(fitted.peer.id));

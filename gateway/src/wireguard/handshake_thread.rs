@@ -236,7 +236,7 @@ impl<T: Transmit> HandshakeThread<T> {
         match self.device.handle_datagram(now, source, datagram.bytes(), under_load, &mut out) {
             Ok(id) => {
                 if let Some(entry) = self.peers.get(&id) {
-                    entry.peer.received.count(1, datagram.bytes().len());
+                    entry.peer.received.count(1, datagram.bytes().len() as u64);
                 }
             }
             Err(reason) => self.drops.count(reason, 1),

@@ -23,7 +23,7 @@ fn sequence_numbers_cross_into_the_next_subspace_within_a_burst() {
     let sa = bed.peer.sending.load_full().expect("there is one");
     sa.assign(0xffff_ffe0, tunnel::Time::from_nanoseconds(1)).expect("there are numbers");
     let session = bed.tables.session(INDEX).expect("installed");
-    session.sa.window().accept(0xffff_ff00).expect("new");
+    session.sa.moving_window().accept(0xffff_ff00).expect("new");
     let packets: Vec<_> = (0..100).map(|number| v4(number, 200, 0)).collect();
     let mut datagrams = sealed(&mut bed, &packets);
     assert_eq!(datagrams[40][4..8], 9u32.to_be_bytes(), "the low half began again");

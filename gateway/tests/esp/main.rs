@@ -17,7 +17,6 @@ use gateway::datapath::DataPathEvent;
 use gateway::datapath::protocol::Tunnel;
 use packet::Endpoint;
 use port::memory::InsideLink;
-use std::sync::Arc;
 use support::v4;
 use tunnel::esp::{Mode, Options, Transform};
 
@@ -84,13 +83,13 @@ fn only_a_peer_behind_a_nat_is_followed_and_only_for_authentic_packets() {
         let mut bed = with_tunnel(Tunnel { follows: follows.into(), ..Tunnel::default() });
         let mut datagrams = sealed(&mut bed, &[v4(1, 100, 0), v4(2, 100, 0)]);
         datagrams[0][20] ^= 1;
-        let before = bed.peer.endpoint.load_full();
+        let before = bed.peer.endpoint.load();
         bed.outside.push([datagrams[0].as_slice()], Some(elsewhere), 0);
         bed.carry();
-        assert_eq!(bed.peer.endpoint.load_full(), before);
+        assert_eq!(bed.peer.endpoint.load(), before);
         bed.outside.push([datagrams[1].as_slice()], Some(elsewhere), 0);
         bed.carry();
-        assert_eq!(bed.peer.endpoint.load().as_deref() == Some(&elsewhere), follows);
+        assert_eq!(bed.peer.endpoint.load().as_ref() == Some(&elsewhere), follows);
         assert_eq!(bed.received().len(), 1);
     }
 }
@@ -105,11 +104,11 @@ fn another_port_may_be_followed_where_another_address_is_not() {
         let elsewhere = Endpoint::new(elsewhere.parse().expect("literal"));
         let mut bed = with_tunnel(Tunnel { follows_port: true.into(), ..Tunnel::default() });
         let datagrams = sealed(&mut bed, &[v4(1, 100, 0)]);
-        bed.peer.endpoint.store(Some(Arc::new(Endpoint::new(known))));
+        bed.peer.endpoint.store(Some(Endpoint::new(known)));
         bed.outside.push([datagrams[0].as_slice()], Some(elsewhere), 0);
         bed.carry();
         assert_eq!(bed.received().len(), 1);
-        let endpoint = bed.peer.endpoint.load_full().expect("stored");
+        let endpoint = bed.peer.endpoint.load().expect("stored");
         assert_eq!(endpoint.remote, if is_followed { elsewhere.remote } else { known });
         let strayed = bed.peer.tunnel().expect("of IPsec").strayed.load_full();
         assert_eq!(strayed.as_deref().is_some(), !is_followed);

@@ -21,7 +21,7 @@ pub fn sealed(bed: &mut Bed, packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
 
 /// Lets datagrams arrive together from the endpoint of the peer.
 pub fn arrive(bed: &mut Bed, datagrams: &[Vec<u8>]) {
-    let from = bed.peer.endpoint.load().as_deref().copied();
+    let from = bed.peer.endpoint.load();
     bed.outside.push(datagrams.iter().map(Vec::as_slice), from, 0);
     bed.carry();
 }

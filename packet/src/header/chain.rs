@@ -127,15 +127,26 @@ pub fn find_esp(packet: &IpPacket<'_>) -> Option<Place> {
 }
 
 /// Where this protocol is in a packet, if it is behind the IP header and its extension headers.
-#[inline]
+#[inline(always)]
 pub fn find(packet: &IpPacket<'_>, protocol: u8) -> Option<Place> {
-    let mut place = Place::first(packet);
-    for _ in 0..MOST {
-        match (place.protocol, packet) {
-            (found, _) if found == protocol => return Some(place),
-            (HOP_BY_HOP | ROUTING | DESTINATION, IpPacket::V6(_, bytes)) => place = place.next(bytes).ok()?,
-            (FRAGMENT, IpPacket::V6(_, bytes)) => place = place.behind_whole(bytes).ok()?,
+    let first = Place::first(packet);
+    match packet {
+        _ if first.protocol == protocol => Some(first),
+        IpPacket::V4(..) => None,
+        IpPacket::V6(_, bytes) => find_behind(first, bytes, protocol),
+    }
+}
+
+/// As [`find`], behind the first extension header. Apart, because a place that a call returns in memory is waited for.
+fn find_behind(mut place: Place, bytes: &[u8], protocol: u8) -> Option<Place> {
+    for _ in 1..MOST {
+        place = match place.protocol {
+            HOP_BY_HOP | ROUTING | DESTINATION => place.next(bytes).ok()?,
+            FRAGMENT => place.behind_whole(bytes).ok()?,
             _ => return None,
+        };
+        if place.protocol == protocol {
+            return Some(place);
         }
     }
     None

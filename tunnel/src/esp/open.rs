@@ -3,7 +3,7 @@
 use super::keys::{Ivs, Keys, SaKeys, Salt, counter_block, suffixes};
 use super::parameters::{Mode, Outer};
 use crate::opening::{self, Call, JOBS, Verdicts};
-use crate::replay::ReplayWindow;
+use crate::replay::{Moving, ReplayWindow};
 use arrayvec::ArrayVec;
 use crypto::engine::{PairJob, PairKey};
 use crypto::{EngineFailure, Job, Key};
@@ -168,7 +168,7 @@ impl SaKeys {
         &self,
         batch: &mut Batch,
         packets: Range<usize>,
-        window: &mut ReplayWindow,
+        window: &mut Moving<'_>,
         sequences: &[u64],
         drops: &DropCounters,
     ) -> (usize, usize) {
@@ -181,7 +181,7 @@ impl SaKeys {
         &self,
         batch: &mut Batch,
         packets: &mut Range<usize>,
-        outer: &Outer,
+        outer: &Outer<'_>,
         drops: &DropCounters,
     ) -> bool {
         match self.mode {
@@ -324,7 +324,7 @@ mod tests {
         let sequences: Vec<u64> = (0..batch.len())
             .map(|index| {
                 protection.layout.check(batch.packet(index).len()).expect("of a right length");
-                protection.infer_sequence(batch.packet(index), &window).expect("there is one")
+                protection.infer_sequence(batch.packet(index), window).expect("there is one")
             })
             .collect();
         protection.open(batch, 0..batch.len(), &sequences, &drops);
@@ -336,7 +336,7 @@ mod tests {
         for transform in Transform::all() {
             for (extended, first) in [(false, 1), (true, 1), (true, 0xffff_fff0)] {
                 let (outbound, inbound) = pair(transform, extended, Mode::Tunnel);
-                inbound.window().accept(first).expect("new");
+                inbound.moving_window().accept(first).expect("new");
                 let (mut batch, expected) = (packets(100), packets(100));
                 seal(&outbound, &mut batch, first + 1);
                 assert_eq!(open(&inbound, &mut batch).read(DropReason::BadTag), 0, "{transform:?}");
@@ -447,7 +447,7 @@ mod tests {
         zero.append(100).expect("it fits").fill(0);
         let window = inbound.window();
         assert_eq!(
-            of(&inbound.protection).infer_sequence(zero.packet(0), &window),
+            of(&inbound.protection).infer_sequence(zero.packet(0), window),
             Err(DropReason::Replayed)
         );
     }

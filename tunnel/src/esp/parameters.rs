@@ -87,16 +87,16 @@ pub struct Transport {
 }
 
 /// The outer header of an SA batch, from which transport mode makes the inner IP headers.
-pub struct Outer {
+pub struct Outer<'a> {
     /// The addresses of the outer header.
-    pub endpoint: Endpoint,
+    pub endpoint: &'a Endpoint,
     /// Its DS field.
     pub ds_field: u8,
     /// The addresses of the SA, in place of those of the outer header.
     pub transport: Option<Transport>,
 }
 
-impl Outer {
+impl Outer<'_> {
     /// The addresses of the inner headers.
     pub(super) fn addresses(&self) -> Transport {
         self.transport.unwrap_or_else(|| {

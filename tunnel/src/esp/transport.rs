@@ -78,7 +78,7 @@ impl SaKeys {
         &self,
         batch: &mut Batch,
         packets: &mut Range<usize>,
-        outer: &Outer,
+        outer: &Outer<'_>,
         drops: &DropCounters,
     ) -> bool {
         let (transport, layout) = (outer.addresses(), self.layout);

@@ -6,7 +6,7 @@
 //! ```
 
 use crate::opening::{self, JOBS};
-use crate::replay::ReplayWindow;
+use crate::replay::{Moving, ReplayWindow};
 use arrayvec::ArrayVec;
 use crypto::{EngineFailure, Job, Key};
 use packet::header::ip::IpPacket;
@@ -129,7 +129,7 @@ impl SessionKey {
         &self,
         batch: &mut Batch,
         packets: Range<usize>,
-        window: &mut ReplayWindow,
+        window: &mut Moving<'_>,
         drops: &DropCounters,
     ) -> (usize, usize) {
         window.accept_all(batch, packets, drops, |batch, index| counter(batch.packet(index)))

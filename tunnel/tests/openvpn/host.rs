@@ -215,9 +215,9 @@ impl Host {
         self.batch.clear();
         self.batch.append(bytes.len()).expect("it fits").copy_from_slice(bytes);
         let (batch, drops) = (&mut self.batch, &self.drops);
-        sa.protection.check(batch, 0..1, &sa.window(), sa.end_sequence(), &mut Vec::new(), drops);
+        sa.protection.check(batch, 0..1, sa.window(), sa.end_sequence(), &mut Vec::new(), drops);
         sa.protection.open(batch, 0..1, &[], drops);
-        sa.protection.accept(batch, 0..1, &mut sa.window(), &[], drops);
+        sa.protection.accept(batch, 0..1, &mut sa.moving_window(), &[], drops);
         if !batch.is_live(0) {
             return Ok(());
         }

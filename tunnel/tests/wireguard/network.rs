@@ -114,7 +114,7 @@ impl Host {
         if !jobs[0].authentic {
             return Err(DropReason::BadTag);
         }
-        sa.window().accept(header.counter.get())?;
+        sa.moving_window().accept(header.counter.get())?;
         if sa.confirm() {
             // The data path does not wait for the protocol.
             if let Some((_, next)) = self.next.take_if(|(index, _)| *index == sa.index) {

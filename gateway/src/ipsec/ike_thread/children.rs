@@ -234,7 +234,7 @@ impl Children {
         let peer_id = PeerId::new(self.last_peer);
         let peer = Arc::new(Peer::new(peer_id, PeerState::Ipsec(carried(&plan)), self.budget.clone()));
         // Packets may wait for a key as soon as it is known where they would go.
-        peer.endpoint.store(settings.remote.map(|remote| Arc::new(Endpoint::new((remote, 4500).into()))));
+        peer.endpoint.store(settings.remote.map(|remote| Endpoint::new((remote, 4500).into())));
         self.names.insert(peer_id, (id, child));
         let configured = traffic(settings, child);
         let mut carried = Carried {
@@ -344,7 +344,7 @@ impl Children {
             self.inbound_wake.notify();
         }
         if peer.sending.load().is_none() {
-            peer.endpoint.store(Some(Arc::new(endpoint)));
+            peer.endpoint.store(Some(endpoint));
         }
         let outbound = Arc::new(outbound);
         let is_other = *tunnel.traffic() != traffic;
@@ -379,7 +379,7 @@ impl Children {
         let (used, next) = (tunnel.sas.iter().find(|sa| is_used(sa)), &tunnel.sas[at]);
         // Two sessions of one peer can have different endpoints.
         if used.is_some_and(|used| used.session != next.session) {
-            tunnel.peer.endpoint.store(Some(Arc::new(next.endpoint)));
+            tunnel.peer.endpoint.store(Some(next.endpoint));
         }
         tunnel.peer.sending.store(Some(Arc::clone(&next.outbound)));
         self.shared.tables.orders.give(&tunnel.peer, Order::Send, &self.outbound_wake);
@@ -397,7 +397,7 @@ impl Children {
         let (is_replaced, is_other) = (next.is_some(), *tunnel.traffic() != before);
         if tunnel.peer.sending.load().as_ref().is_some_and(|sa| Arc::ptr_eq(sa, &gone.outbound)) {
             if let Some(other) = next.filter(|next| next.session != gone.session) {
-                tunnel.peer.endpoint.store(Some(Arc::new(other.endpoint)));
+                tunnel.peer.endpoint.store(Some(other.endpoint));
             }
             tunnel.peer.sending.store(next.map(|sa| Arc::clone(&sa.outbound)));
         }
@@ -442,7 +442,7 @@ impl Children {
                 is_moved |= sending.as_ref().is_some_and(|it| Arc::ptr_eq(it, &sa.outbound));
             }
             if is_moved {
-                peer.endpoint.store(Some(Arc::new(endpoint)));
+                peer.endpoint.store(Some(endpoint));
                 self.path_mtus.measure(tunnel);
             }
         }

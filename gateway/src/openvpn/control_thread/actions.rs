@@ -157,7 +157,7 @@ impl<T: Transmit> ControlThread<T> {
         }
         let state = PeerState::OpenVpn(link);
         let peer = Arc::new(Peer::new(peer_id(session), state, self.budget.clone()));
-        peer.endpoint.store(Some(Arc::new(endpoint)));
+        peer.endpoint.store(Some(endpoint));
         for prefix in &prefixes {
             self.routes.insert(*prefix, session);
         }

@@ -86,7 +86,7 @@ impl<T: Transmit> ControlThread<T> {
                 client_id,
                 common_name,
                 user,
-                address: endpoint.load().as_ref().map(|endpoint| PeerAddress::from(**endpoint)),
+                address: endpoint.load().as_ref().map(|endpoint| PeerAddress::from(*endpoint)),
                 local: endpoint.load().as_ref().and_then(|endpoint| {
                     let ip = endpoint.local?.to_canonical();
                     Some(SocketAddr::new(ip, self.binding.port_of(endpoint.binding)))

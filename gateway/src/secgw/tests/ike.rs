@@ -119,7 +119,7 @@ fn an_sa_of_ike_carries_packets_in_udp_and_only_those_that_were_agreed_on() {
         local: Some(local.into()),
         ..Endpoint::new((IpAddr::from(remote), 4500).into())
     };
-    peer.endpoint.store(Some(Arc::new(at([172, 16, 2, 5], [172, 16, 1, 5]))));
+    peer.endpoint.store(Some(at([172, 16, 2, 5], [172, 16, 1, 5])));
     let expires = Time::from_nanoseconds(u64::MAX);
     let lifetime = Lifetime { renew: None, renew_sequence: 0, expires, end_sequence: 1 << 32 };
     // The SPI of a manual SA, which the peer is free to choose.
@@ -249,7 +249,7 @@ fn a_reload_leaves_an_unchanged_peer_alone_and_no_number_has_two_names() {
     let outbound = Arc::new(OutboundSa::new(keys(), 0x99, lifetime));
     let endpoint =
         Endpoint { local: Some([172, 16, 1, 5].into()), ..Endpoint::new(([172, 16, 2, 5], 0).into()) };
-    peer.endpoint.store(Some(Arc::new(endpoint)));
+    peer.endpoint.store(Some(endpoint));
     peer.sending.store(Some(outbound));
     let sa = Arc::new(InboundSa::new(keys(), 0x9999, lifetime, false));
     let session =

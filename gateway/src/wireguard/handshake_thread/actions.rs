@@ -16,7 +16,7 @@ impl<T: Transmit> HandshakeThread<T> {
             match action {
                 DeviceAction::Reply { peer: id, message } => {
                     if let Some(peer) = id.and_then(|id| self.peer(id)) {
-                        peer.sent.count(1, message.len());
+                        peer.sent.count(1, message.len() as u64);
                     }
                     let refusal = self.send_message(source, &message);
                     self.note_refusal(id, refusal);
@@ -24,13 +24,13 @@ impl<T: Transmit> HandshakeThread<T> {
                 DeviceAction::Retire { index } => self.shared.tables.retire(index),
                 DeviceAction::Send { peer: id, message } => {
                     let Some(peer) = self.peer(id) else { continue };
-                    peer.sent.count(1, message.len());
-                    let refusal = self.send_message(peer.endpoint.load().as_deref().copied(), &message);
+                    peer.sent.count(1, message.len() as u64);
+                    let refusal = self.send_message(peer.endpoint.load(), &message);
                     self.note_refusal(Some(id), refusal);
                 }
                 DeviceAction::Learn { peer: id } => {
                     if let (Some(peer), Some(source)) = (self.peer(id), source) {
-                        peer.endpoint.store(Some(Arc::new(source)));
+                        peer.endpoint.store(Some(source));
                     }
                 }
                 DeviceAction::Install { peer: id, sa, next } => {

@@ -134,7 +134,7 @@ impl<T: Transmit> HandshakeThread<T> {
             self.device.set_preshared_key(id, preshared);
         }
         if let Some(remote) = update.endpoint {
-            self.peers[&id].peer.endpoint.store(Some(Arc::new(Endpoint::new(remote))));
+            self.peers[&id].peer.endpoint.store(Some(Endpoint::new(remote)));
             self.device.set_reachable(self.shared.clock.monotonic(), id);
         }
         self.update_allowed_ips(id, update.replace_allowed_ips, &update.allowed_ips);

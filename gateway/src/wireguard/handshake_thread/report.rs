@@ -43,7 +43,7 @@ impl<T: Transmit> HandshakeThread<T> {
         let public = self.device.status(now, id).map(|status| status.public);
         let name =
             public.map(|public| self.names.get(&public).cloned().unwrap_or_else(|| public.to_string()));
-        let endpoint = self.peer(id).and_then(|peer| peer.endpoint.load_full());
+        let endpoint = self.peer(id).and_then(|peer| peer.endpoint.load());
         let at = endpoint.map_or_else(String::new, |endpoint| format!(" at {}", endpoint.remote));
         format!("peer {}{at}", name.unwrap_or_default())
     }

@@ -25,7 +25,7 @@ impl<T: Transmit> HandshakeThread<T> {
         Some(PeerSnapshot {
             public: status.public,
             preshared: status.preshared,
-            endpoint: entry.peer.endpoint.load().as_deref().copied(),
+            endpoint: entry.peer.endpoint.load(),
             last_handshake: status.last_handshake,
             sent_bytes: entry.peer.sent.bytes(),
             received_bytes: entry.peer.received.bytes(),

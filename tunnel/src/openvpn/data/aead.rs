@@ -12,7 +12,7 @@
 use super::framing::Framing;
 use super::layout::{ExitNote, Header, NUMBER, strip_packet};
 use crate::opening::{self, JOBS};
-use crate::replay::ReplayWindow;
+use crate::replay::{Moving, ReplayWindow};
 use arrayvec::ArrayVec;
 use crypto::{EngineFailure, Job, Key};
 use packet::{Batch, DropCounters, DropReason};
@@ -138,7 +138,7 @@ impl AeadData {
         &self,
         batch: &mut Batch,
         packets: Range<usize>,
-        window: &mut ReplayWindow,
+        window: &mut Moving<'_>,
         drops: &DropCounters,
     ) -> (usize, usize) {
         window.accept_all(batch, packets, drops, |batch, index| self.number(batch.packet(index)))
@@ -218,7 +218,7 @@ mod tests {
             let copy = batch.packet(0).to_vec();
             data.check(&mut batch, 0..100, &window, u64::MAX, &drops);
             data.open(&mut batch, 0..100, &drops);
-            assert_eq!(data.accept(&mut batch, 0..100, &mut window, &drops).0, 100);
+            assert_eq!(data.accept(&mut batch, 0..100, &mut window.moving(), &drops).0, 100);
             assert!(data.strip(&mut batch, 0..100, None, &drops));
             assert!((0..100).all(|index| batch.packet(index) == inner()));
             batch.clear();

@@ -13,7 +13,7 @@ use crate::esp::IvSource;
 use crate::opening::{self, JOBS};
 use crate::openvpn::keys::Direction;
 use crate::openvpn::limits::END_PACKET;
-use crate::replay::ReplayWindow;
+use crate::replay::Moving;
 use arrayvec::ArrayVec;
 use crypto::cipher::{Encryption, Pair};
 use crypto::engine::aws_lc::AwsLc;
@@ -183,7 +183,7 @@ impl CbcData {
         &self,
         batch: &mut Batch,
         packets: Range<usize>,
-        window: &mut ReplayWindow,
+        window: &mut Moving<'_>,
         drops: &DropCounters,
     ) -> (usize, usize) {
         // Numbers that no sender uses: they can be checked only now, after decryption.
@@ -234,6 +234,7 @@ impl CbcData {
 mod tests {
     use super::super::layout::PING;
     use super::*;
+    use crate::replay::ReplayWindow;
     use crypto::cipher::Integrity;
     use crypto::random::System;
 
@@ -270,7 +271,11 @@ mod tests {
             data.seal(&mut batch, 0..1, number).expect("works");
             let (mut window, drops) = (ReplayWindow::new(64), DropCounters::default());
             data.open(&mut batch, 0..1, &drops);
-            assert_eq!(data.accept(&mut batch, 0..1, &mut window, &drops).0, is_accepted, "{number}");
+            assert_eq!(
+                data.accept(&mut batch, 0..1, &mut window.moving(), &drops).0,
+                is_accepted,
+                "{number}"
+            );
             assert_eq!(drops.read(DropReason::Replayed), 1 - is_accepted as u64);
         }
     }
@@ -293,7 +298,7 @@ mod tests {
                 assert!(data.largest(batch.packet(0).len()) >= length.into());
                 data.check(&mut batch, 0..1, &drops);
                 data.open(&mut batch, 0..1, &drops);
-                assert_eq!(data.accept(&mut batch, 0..1, &mut window, &drops).0, 1);
+                assert_eq!(data.accept(&mut batch, 0..1, &mut window.moving(), &drops).0, 1);
                 assert!(window.check(1).is_err(), "number 1 was received");
                 assert!(data.strip(&mut batch, 0..1, None, &drops));
                 assert_eq!(batch.packet(0), inner(length));

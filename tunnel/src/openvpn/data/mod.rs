@@ -17,7 +17,7 @@ pub use epoch::EpochData;
 pub use framing::Framing;
 pub use layout::{ExitNote, Header, Inner, PING, exit_message};
 
-use crate::replay::ReplayWindow;
+use crate::replay::{Moving, ReplayWindow};
 use crypto::EngineFailure;
 use packet::{Batch, DropCounters};
 use std::ops::Range;
@@ -137,7 +137,7 @@ impl DataKey {
         &self,
         batch: &mut Batch,
         packets: Range<usize>,
-        window: &mut ReplayWindow,
+        window: &mut Moving<'_>,
         drops: &DropCounters,
     ) -> (usize, usize) {
         match self {

@@ -18,7 +18,7 @@ impl Children {
                 let before = std::mem::replace(&mut tunnel.counted, counted);
                 let Some(sa) = tunnel.sas.first().filter(|_| before != counted) else { continue };
                 let [is_received, is_sent] = [counted[0] != before[0], counted[1] != before[1]];
-                let endpoint = peer.endpoint.load().as_deref().copied();
+                let endpoint = peer.endpoint.load();
                 let followed = endpoint.filter(|_| is_received && peer.is_followed());
                 let moved = followed.filter(|it| known.is_some_and(|known| known != it.remote));
                 let strayed = peer.tunnel().and_then(|tunnel| tunnel.strayed.swap(None));

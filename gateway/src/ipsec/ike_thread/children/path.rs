@@ -20,8 +20,7 @@ impl PathMtuCache {
     /// Stores the path MTU to a tunnel's peer, unless it is known. A configured mtu takes precedence: outer packets may then
     /// be fragmented.
     pub(super) fn measure(&mut self, carried: &mut Carried) {
-        let (Some(tunnel), Some(endpoint)) = (carried.peer.tunnel(), carried.peer.endpoint.load_full())
-        else {
+        let (Some(tunnel), Some(endpoint)) = (carried.peer.tunnel(), carried.peer.endpoint.load()) else {
             return;
         };
         let remote = endpoint.remote.ip();
