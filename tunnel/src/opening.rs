@@ -34,7 +34,9 @@ pub(crate) fn open(
 ) {
     let mut next = packets.start;
     while next < packets.end {
-        let live: ArrayVec<usize, JOBS> = batch.live(next..packets.end).take(JOBS).collect();
+        // Filled in place: a list that is collected is moved with its empty places.
+        let mut live = ArrayVec::<usize, JOBS>::new();
+        live.extend(batch.live(next..packets.end).take(JOBS));
         let (Some(&first), Some(&last)) = (live.first(), live.last()) else { return };
         next = last + 1;
         let verdicts = open(batch, Call { packets: first..next, live: &live });

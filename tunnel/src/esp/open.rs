@@ -98,8 +98,8 @@ impl SaKeys {
         call: Call<'_>,
         sequences: &[u64],
     ) -> Result<Verdicts, EngineFailure> {
-        let aads: ArrayVec<[u8; 12], JOBS> =
-            call.live.iter().map(|&index| self.aad(spi(batch.packet(index)), sequences[index])).collect();
+        let mut aads = ArrayVec::<[u8; 12], JOBS>::new();
+        aads.extend(call.live.iter().map(|&index| self.aad(spi(batch.packet(index)), sequences[index])));
         let mut jobs = ArrayVec::<Job<'_>, JOBS>::new();
         for ((_, packet), aad) in batch.packets_mut(call.packets).zip(&aads) {
             let nonce = salt.nonce(explicit_iv(packet));
@@ -446,9 +446,6 @@ mod tests {
         let mut zero = Batch::new(4096);
         zero.append(100).expect("it fits").fill(0);
         let window = inbound.window();
-        assert_eq!(
-            of(&inbound.protection).infer_sequence(zero.packet(0), window),
-            Err(DropReason::Replayed)
-        );
+        assert_eq!(of(&inbound.protection).infer_sequence(zero.packet(0), window), Err(DropReason::Replayed));
     }
 }

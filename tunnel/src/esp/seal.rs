@@ -103,8 +103,8 @@ impl SaKeys {
         batch: &mut Batch,
         sa_batch: SaBatch,
     ) -> Result<(), EngineFailure> {
-        let aads: ArrayVec<[u8; 12], JOBS> =
-            sa_batch.sequences().map(|s| self.aad(sa_batch.spi, s)).collect();
+        let mut aads = ArrayVec::<[u8; 12], JOBS>::new();
+        aads.extend(sa_batch.sequences().map(|sequence| self.aad(sa_batch.spi, sequence)));
         let mut jobs = ArrayVec::<Job<'_>, JOBS>::new();
         let packets = batch.packets_mut(sa_batch.packets.clone());
         for (((_, packet), aad), sequence) in packets.zip(&aads).zip(sa_batch.sequences()) {
