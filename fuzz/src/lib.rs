@@ -5,6 +5,7 @@ pub mod backup;
 pub mod ike;
 pub mod import;
 pub mod machine;
+pub mod multi_buffer;
 pub mod openvpn;
 pub mod openvpn_files;
 pub mod openvpn_management;
@@ -74,6 +75,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("import-ipsec-conf", import::ipsec_conf),
     ("import-router", import::router),
     ("machine", machine::requests),
+    ("multi-buffer", multi_buffer::bursts),
     ("openvpn-files", openvpn_files::files),
     ("openvpn-management", openvpn_management::lines),
     ("requests", requests::requests),

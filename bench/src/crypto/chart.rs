@@ -13,9 +13,9 @@ const RIGHT: f64 = 20.0;
 const TOP: f64 = 84.0;
 const BOTTOM: f64 = 56.0;
 /// Colours that colour-blind readers can tell apart (Okabe and Ito).
-const COLOURS: [&str; 6] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9"];
+const COLOURS: [&str; 7] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#f0e442", "#56b4e9"];
 /// The engines of the first colours; the last colour is for other engines.
-const ENGINES: [&str; 5] = ["aws-lc", "openssl", "ipsec-mb", "af-alg", "cryptodev"];
+const ENGINES: [&str; 6] = ["aws-lc", "openssl", "ipsec-mb", "af-alg", "cryptodev", "multi-buffer"];
 
 /// Writes a chart for each subject and direction into `directory`; returns the paths.
 pub fn write(report: &Report, directory: &Path) -> Outcome<Vec<PathBuf>> {

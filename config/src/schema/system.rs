@@ -4,7 +4,7 @@ use super::value::Type;
 use super::{Inner, Node, flag, inner, value, values};
 
 /// Crypto engines that a cipher can be pinned to, by their names in `crypto`.
-pub const ENGINES: &[&str] = &["aws-lc", "ipsec-mb", "openssl", "af-alg", "cryptodev"];
+pub const ENGINES: &[&str] = &["aws-lc", "multi-buffer", "ipsec-mb", "openssl", "af-alg", "cryptodev"];
 
 const fn pin(path: &'static str) -> Node {
     value(path, Type::Word(ENGINES), "Crypto engine for this cipher (default: the fastest one measured)")

@@ -3,7 +3,8 @@
 use super::guard::Guarded;
 use crate::engine::library::Unavailable;
 use crate::engine::{
-    Engine, af_alg::AfAlg, aws_lc::AwsLc, cryptodev::Cryptodev, ipsec_mb::IpsecMb, openssl::OpenSsl,
+    Engine, af_alg::AfAlg, aws_lc::AwsLc, cryptodev::Cryptodev, ipsec_mb::IpsecMb, multi_buffer::MultiBuffer,
+    openssl::OpenSsl,
 };
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -29,7 +30,8 @@ impl Found {
 
 /// Tries to load every engine that this program supports.
 pub fn find() -> Found {
-    let mut found = Found { engines: vec![Arc::new(AwsLc)], absent: Vec::new() };
+    let mut found =
+        Found { engines: vec![Arc::new(AwsLc), Arc::new(MultiBuffer::here())], absent: Vec::new() };
     match IpsecMb::load() {
         Ok(engine) => found.engines.push(Arc::new(engine)),
         Err(reason) => found.absent.push(("ipsec-mb", reason)),

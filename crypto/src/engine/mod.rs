@@ -12,6 +12,7 @@ pub mod digest;
 mod evp;
 pub mod ipsec_mb;
 pub mod library;
+pub mod multi_buffer;
 pub mod none;
 pub mod openssl;
 pub(crate) mod private_key;

@@ -3,6 +3,7 @@
 use crypto::engine::Engine;
 use crypto::engine::af_alg::AfAlg;
 use crypto::engine::cryptodev::Cryptodev;
+use crypto::engine::multi_buffer::MultiBuffer;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -18,5 +19,8 @@ pub fn engines() -> Vec<Arc<dyn Engine>> {
     let cryptodev = Cryptodev::load().ok().map(|engine| Arc::new(engine) as Arc<dyn Engine>);
     let driven: Vec<_> = af_alg.into_iter().chain(cryptodev).collect();
     let guarded = |engine: &Arc<dyn Engine>| driven.iter().any(|it| it.name() == engine.name());
-    found.engines.into_iter().filter(|engine| !guarded(engine)).chain(driven.iter().cloned()).collect()
+    // The one with the best instructions is among those that were found.
+    let others = MultiBuffer::all().skip(1).map(|engine| Arc::new(engine) as Arc<dyn Engine>);
+    let found = found.engines.into_iter().filter(|engine| !guarded(engine));
+    found.chain(driven.iter().cloned()).chain(others).collect()
 }
