@@ -2,10 +2,12 @@
 
 mod esp;
 
-use bench::rfc2544::{Addresses, FrameSize, Options, Plan, Protocol, Report, Test, Wire, run};
+use bench::rfc2544::{
+    Addresses, Family, FrameSize, MOST_STREAMS, Options, Plan, Protocol, Report, Test, Wire, run,
+};
 use clap::{Args, ValueEnum};
 use esp::{EspArguments, Frames};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -61,12 +63,18 @@ pub(crate) struct Arguments {
     /// Core of the tester; the device should have another
     #[arg(long, default_value_t = 0)]
     core: usize,
-    /// IP addresses of the two ports
-    #[arg(long, num_args = 2, value_names = ["TX", "RX"], default_values = ["198.18.0.2", "198.19.0.2"])]
-    addresses: Vec<Ipv4Addr>,
+    /// Test frames over IPv6
+    #[arg(long)]
+    ipv6: bool,
+    /// IP addresses of the two ports; without it 198.18.0.2 and 198.19.0.2, or 2001:2::2 and 2001:2:0:8000::2
+    #[arg(long, num_args = 2, value_names = ["TX", "RX"])]
+    addresses: Vec<IpAddr>,
+    /// Streams in each direction, mixed at random: the first 256 between networks next to the addresses, then hosts of them
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MOST_STREAMS as i64))]
+    streams: u16,
     /// IP addresses of a device that routes, on the sides of the two ports
     #[arg(long, num_args = 2, value_names = ["TX", "RX"])]
-    routers: Vec<Ipv4Addr>,
+    routers: Vec<IpAddr>,
     /// Write the frames of both ports to a capture file; it slows the tester down
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
@@ -157,6 +165,38 @@ fn wire(
     }
 }
 
+/// The addresses of the ports: those of the command line, or of the networks for benchmarks (RFC 2544 appendix C, RFC 5180).
+fn ports(addresses: &[IpAddr], is_v6: bool) -> bench::Outcome<[IpAddr; 2]> {
+    let Ok(ports) = <[IpAddr; 2]>::try_from(addresses) else {
+        let ports = if is_v6 { ["2001:2::2", "2001:2:0:8000::2"] } else { ["198.18.0.2", "198.19.0.2"] };
+        return Ok(ports.map(|text| text.parse().expect("literal")));
+    };
+    let [first, second] = ports;
+    if first.is_ipv4() != second.is_ipv4() || is_v6 && first.is_ipv4() {
+        let family = if is_v6 { "IPv6" } else { "one family" };
+        return Err(format!("--addresses {first} {second}\n  fix: two addresses of {family}").into());
+    }
+    if first == second {
+        return Err(format!("--addresses: {first} twice\n  fix: another address for each port").into());
+    }
+    Ok(ports)
+}
+
+/// The frame sizes, which must have room for the headers.
+fn sizes(sizes: Vec<FrameSize>, family: Family) -> bench::Outcome<Vec<FrameSize>> {
+    if sizes.is_empty() {
+        return Ok(FrameSize::all(family));
+    }
+    match sizes.iter().find(|size| !size.fits(family)) {
+        Some(size) => Err(format!(
+            "--size {}: a test frame with an IPv6 header has at least 84 bytes\n  fix: --size 84",
+            size.name()
+        )
+        .into()),
+        None => Ok(sizes),
+    }
+}
+
 /// Measures, and draws the graphs.
 pub(crate) fn measure(arguments: Arguments, progress: bool) -> bench::Outcome<Report> {
     let mut plan = if arguments.full { Plan::full() } else { Plan::quick() };
@@ -180,21 +220,24 @@ pub(crate) fn measure(arguments: Arguments, progress: bool) -> bench::Outcome<Re
         ProtocolName::Icmp => Protocol::Icmp,
     };
     let (wire, interfaces) = wire(arguments.wire, arguments.tx, arguments.rx)?;
-    let pair = |addresses: &[Ipv4Addr]| <[Ipv4Addr; 2]>::try_from(addresses).ok();
-    let ports = pair(&arguments.addresses).ok_or("--addresses: two addresses")?;
-    let frames = Frames { addresses: ports, protocol, both: arguments.both, in_memory: wire == Wire::Memory };
+    let ports = ports(&arguments.addresses, arguments.ipv6)?;
+    let (both, count) = (arguments.both, usize::from(arguments.streams));
+    let frames = Frames { addresses: ports, protocol, both, in_memory: wire == Wire::Memory };
     let esp = arguments.esp.read(&frames)?;
-    let outer = [0, 1].map(|port| esp.as_ref()?.address(port));
+    let outer = [0, 1]
+        .map(|port| esp.as_ref().and_then(|esp| esp.address(port)).into_iter().map(IpAddr::from).collect());
+    let routers = <[IpAddr; 2]>::try_from(&arguments.routers[..]).ok();
+    let addresses = Addresses { outer, routers, ..Addresses::spread(ports, count) };
     let report = run(&Options {
         wire,
         interfaces,
         capture: arguments.capture,
         defer_napi: arguments.defer_napi,
-        addresses: Addresses { ports, outer, routers: pair(&arguments.routers) },
-        both: arguments.both,
+        both,
         protocol,
         esp,
-        sizes: if arguments.size.is_empty() { FrameSize::ALL.to_vec() } else { arguments.size },
+        sizes: sizes(arguments.size, addresses.family())?,
+        addresses,
         tests: tests.collect(),
         plan,
         line: arguments.line,

@@ -29,6 +29,7 @@ use packet::header::esp::{Encapsulated, TRAILER, Trailer};
 use packet::header::flow::Flow;
 use packet::header::icmp::{self, IcmpError};
 use packet::header::ip::{IpPacket, TCP, ecn, set_ecn};
+use packet::header::neighbour::NeighbourMessage;
 use packet::header::tcp::{TcpHeader, clamp_mss};
 use packet::header::udp::UdpHeader;
 use packet::header::wireguard::{Message, TAG};
@@ -86,8 +87,11 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("notifications", notifications),
 ];
 
-/// IP, TCP, UDP and ICMP headers.
+/// IP, TCP, UDP and ICMP headers, and messages of neighbour discovery.
 pub fn headers(data: &[u8]) {
+    if let Ok(message) = NeighbourMessage::parse(data) {
+        assert_eq!(NeighbourMessage::parse(&message.packet()), Ok(message));
+    }
     let _ = (TcpHeader::parse(data), UdpHeader::parse(data), Flow::parse(data));
     clamp_mss(&mut data.to_vec(), 1400);
     if let Ok(Encapsulated::Esp(_, text)) = Encapsulated::parse(data)

@@ -97,6 +97,7 @@ fn a_bridge_and_a_router_are_measured_by_either_wire_and_keep_their_interfaces()
     let deferred =
         lab.run("tester", "cat", &["/sys/class/net/t0/napi_defer_hard_irqs"]).expect("it is there");
     assert_eq!(deferred.trim(), "0", "it is put back");
+    is_routed_over_ipv6(&lab);
     let mut command = lab.command("tester", postern());
     let words = "bench rfc2544 --tx t0 --rx none0 --quick";
     let output = command.args(words.split(' ')).output().expect("it runs");
@@ -105,6 +106,23 @@ fn a_bridge_and_a_router_are_measured_by_either_wire_and_keep_their_interfaces()
         !output.status.success() && said.contains("no interface none0") && said.contains("fix: "),
         "{said}"
     );
+}
+
+/// The router once more, over IPv6 and to many networks behind each port: it finds the tester by neighbour discovery, and the reverse.
+fn is_routed_over_ipv6(lab: &Lab) {
+    for (interface, address) in [("d0", "2001:2::1/49"), ("d1", "2001:2:0:8000::1/49")] {
+        lab.ip("device", &format!("address add {address} dev {interface} nodad")).expect("it is there");
+    }
+    lab.run("device", "sysctl", &["-qw", "net.ipv6.conf.all.forwarding=1"]).expect("it can be set");
+    let routers = "--ipv6 --routers 2001:2::1 2001:2:0:8000::1";
+    let words = format!("--tx t0 --rx t1 {routers} --both --streams 12 --protocol icmp --test throughput");
+    let report = measure(lab, &words);
+    is_carried(&report, "router over IPv6");
+    assert_eq!((&report["family"], &report["streams"]), (&"ipv6".into(), &12.into()));
+    let streams = report["sizes"][0]["streams"].as_array().expect("a list");
+    let of = |name: &str| streams.iter().map(|it| it[name].as_u64().expect("a count")).collect::<Vec<_>>();
+    assert!(streams.len() == 24 && of("received").iter().all(|&count| count > 0), "{report:#}");
+    assert_eq!(of("received").iter().sum::<u64>(), counts(&report)[1], "each frame is of one stream");
 }
 
 /// ESP with known keys through the bridge, in both directions; interfaces that do not fit it are refused.

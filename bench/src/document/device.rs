@@ -16,6 +16,7 @@ use lab::strongswan::StrongSwan;
 use lab::{Lab, Process};
 use rustix::process::Signal;
 use serde::Serialize;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -74,9 +75,10 @@ pub(super) struct Device {
 /// The tester's addresses; `routers` if the device routes.
 pub(super) fn addresses(esp: Option<&Esp>, routes: bool) -> Addresses {
     Addresses {
-        ports: [[198, 18, 0, 2].into(), [198, 19, 0, 2].into()],
-        outer: [0, 1].map(|port| esp?.address(port)),
+        outer: [0, 1]
+            .map(|port| esp.and_then(|esp| esp.address(port)).into_iter().map(IpAddr::from).collect()),
         routers: routes.then(|| [[198, 18, 0, 1].into(), [198, 19, 0, 1].into()]),
+        ..Addresses::between([[198, 18, 0, 2].into(), [198, 19, 0, 2].into()])
     }
 }
 

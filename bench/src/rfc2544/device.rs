@@ -1,8 +1,7 @@
 //! A simulated device with a rate, a buffer and a delay that are known, and a virtual clock, for tests of the tester.
 
-use super::arp::Arp;
-use super::frame::Protocol;
-use super::frame::tests::path;
+use super::addresses::Addresses;
+use super::frame::tests::{back, path};
 use super::host::Host;
 use super::tester::{Clock, Tester, TesterPort};
 use packet::{Batch, DropCounters};
@@ -118,20 +117,18 @@ pub fn tester_of(known: Known, faults: &str, both: bool, changes: [Change; 2]) -
     let clock = Virtual::default();
     let queue = || Queue { known, clock: clock.clone(), busy_until: 0, forwarded: 0, frames: Arc::default() };
     let faults: Faults = faults.parse().expect("literal");
-    let port = |transmit: &Queue, change, receive: &Queue, address| TesterPort {
+    let addresses = Addresses::between(["198.18.0.2", "198.19.0.2"].map(|it| it.parse().expect("literal")));
+    let port = |transmit: &Queue, change, receive: &Queue, place| TesterPort {
         transmit: Box::new(Changing(transmit.clone(), change)),
         receive: Box::new(Fault::new(receive.clone(), faults, Arc::default())),
-        arp: Arp::new([2; 6], address, None),
+        neighbour: addresses.neighbour(place),
         refused_is_lost: true,
     };
-    let (there, back) = (queue(), queue());
+    let (there, back_way) = (queue(), queue());
     let [forth, backward] = changes;
-    let ports =
-        [port(&there, forth, &back, path().source), port(&back, backward, &there, path().destination)];
+    let ports = [port(&there, forth, &back_way, 0), port(&back_way, backward, &there, 1)];
     let mut tester = Tester::new(clock, ports, Host::None);
-    let forth = path();
-    let backward = super::frame::Path { source: forth.destination, destination: forth.source, ..forth };
-    let paths = if both { vec![forth, backward] } else { vec![forth] };
-    tester.load_frames(Protocol::Udp, &paths, &[60]);
+    let paths = if both { vec![path(), back()] } else { vec![path()] };
+    tester.load_frames(&paths, &[60]);
     tester
 }

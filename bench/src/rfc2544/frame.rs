@@ -1,13 +1,15 @@
-//! The test frames: UDP, TCP or ICMP over IPv4 in Ethernet, with a tag that names trial, sequence number and time.
+//! The test frames: UDP, TCP or ICMP over IPv4 or IPv6 in Ethernet, with a tag that names trial, sequence number and time.
 //!
-//! A frame is copied from a template; then the tag is written, and the checksum follows from the template's. The tag's 18 bytes are
-//! all that a UDP frame of 64 bytes has behind its headers; in TCP they are in the numbers, the window and the urgent pointer.
+//! A frame is copied from a template; then addresses, ports and the tag are written, and the checksums follow from the template's. The tag's 18
+//! bytes are all that a UDP frame of 64 bytes has behind its IPv4 headers; in TCP they are in the numbers, the window and the urgent pointer.
 
+use super::streams::{Family, Streams};
 use packet::checksum::Sum;
 use packet::header::ethernet::{self, EthernetHeader};
-use packet::header::ip::{ICMP, IpPacket, Ipv4Header, TCP, UDP};
+use packet::header::ip::{ICMP, ICMPV6, IpPacket, Ipv4Header, Ipv6Header, TCP, UDP};
 use serde::Serialize;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// What marks our frames.
@@ -16,8 +18,8 @@ const MAGIC: [u8; 2] = [0x25, 0x44];
 const ECHO: u16 = 7;
 /// The TCP port of the discard service.
 const DISCARD: u16 = 9;
-/// Where headers behind the Ethernet and the IP header begin.
-const SEGMENT: usize = EthernetHeader::LENGTH + Ipv4Header::LENGTH;
+/// Bytes of the shortest payload of an IP header that has room for a tag, in every protocol.
+const SEGMENT: usize = 26;
 
 /// The protocol of the test frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -27,46 +29,76 @@ pub enum Protocol {
     Udp,
     /// Segments without a connection.
     Tcp,
-    /// Echo requests.
+    /// Echo requests: ICMP over IPv4, ICMPv6 over IPv6.
     Icmp,
 }
 
-/// Where the parts of a tag are in a frame; all offsets are even, so that checksums of tags can be added.
+/// Where the parts of a tag are behind the IP header; all offsets are even, so that checksums of tags can be added.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     checksum: usize,
     magic: usize,
-    stream: usize,
+    trial: usize,
     sequence: usize,
     time: usize,
 }
 
 impl Protocol {
+    /// All protocols.
+    pub const ALL: [Self; 3] = [Self::Udp, Self::Tcp, Self::Icmp];
+
     /// The number in the IP header.
-    pub fn number(self) -> u8 {
-        match self {
-            Self::Udp => UDP,
-            Self::Tcp => TCP,
-            Self::Icmp => ICMP,
+    pub fn number(self, family: Family) -> u8 {
+        match (self, family) {
+            (Self::Udp, _) => UDP,
+            (Self::Tcp, _) => TCP,
+            (Self::Icmp, Family::V4) => ICMP,
+            (Self::Icmp, Family::V6) => ICMPV6,
         }
     }
 
-    /// The first four bytes behind the IP header: the ports, or type, code and a checksum, which varies.
-    pub fn first_words(self) -> [u16; 2] {
+    /// Whether frames have ports, which a stream may choose.
+    pub fn has_ports(self) -> bool {
+        self != Self::Icmp
+    }
+
+    /// The ports of frames whose stream does not choose them.
+    pub fn ports(self) -> [u16; 2] {
         match self {
             Self::Udp => [ECHO; 2],
             Self::Tcp => [DISCARD; 2],
-            Self::Icmp => [0x0800, 0],
+            Self::Icmp => [0; 2],
         }
     }
 
+    /// The first four bytes behind the IP header, as policies see them: the ports, or type, code and a checksum, which varies.
+    pub fn first_words(self, family: Family) -> [u16; 2] {
+        match self {
+            Self::Icmp => [u16::from_be_bytes(Self::echo(family)), 0],
+            _ => self.ports(),
+        }
+    }
+
+    /// Type and code of an echo request.
+    fn echo(family: Family) -> [u8; 2] {
+        match family {
+            Family::V4 => [8, 0],
+            Family::V6 => [128, 0],
+        }
+    }
+
+    /// Whether the checksum covers the addresses too.
+    fn has_pseudo_header(self, family: Family) -> bool {
+        self != Self::Icmp || family == Family::V6
+    }
+
     fn layout(self) -> Layout {
-        let at = |checksum, [magic, stream, sequence, time]: [usize; 4]| Layout {
-            checksum: SEGMENT + checksum,
-            magic: SEGMENT + magic,
-            stream: SEGMENT + stream,
-            sequence: SEGMENT + sequence,
-            time: SEGMENT + time,
+        let at = |checksum, [magic, trial, sequence, time]: [usize; 4]| Layout {
+            checksum,
+            magic,
+            trial,
+            sequence,
+            time,
         };
         match self {
             Self::Udp => at(6, [8, 10, 12, 18]),
@@ -76,36 +108,52 @@ impl Protocol {
     }
 
     /// The header in front of the payload, as far as it is the same in all frames.
-    fn header(self, length: usize) -> Vec<u8> {
+    fn header(self, family: Family, length: usize) -> Vec<u8> {
         match self {
-            Self::Udp => [ECHO, ECHO, length as u16, 0].iter().flat_map(|it| it.to_be_bytes()).collect(),
+            Self::Udp => [0, 0, length as u16, 0].iter().flat_map(|it| it.to_be_bytes()).collect(),
             // Data offset 5, flag ACK.
-            Self::Tcp => {
-                [&DISCARD.to_be_bytes()[..], &DISCARD.to_be_bytes(), &[0; 8], &[0x50, 0x10], &[0; 6]].concat()
-            }
-            Self::Icmp => vec![8, 0, 0, 0, 0, 0, 0, 0],
+            Self::Tcp => [&[0; 12][..], &[0x50, 0x10], &[0; 6]].concat(),
+            Self::Icmp => [&Self::echo(family)[..], &[0; 6]].concat(),
         }
     }
 }
 
+/// Bytes of the shortest test frame, without its frame check sequence.
+pub fn shortest(family: Family) -> usize {
+    (EthernetHeader::LENGTH + family.header() + SEGMENT).max(ethernet::SHORTEST)
+}
+
 /// The addresses of one direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Path {
     /// The hardware address that frames come from.
     pub source_mac: [u8; 6],
     /// The hardware address that frames go to: the receiving port's, or the router's.
     pub destination_mac: [u8; 6],
-    /// The IP address that frames come from.
-    pub source: Ipv4Addr,
-    /// The IP address that frames go to.
-    pub destination: Ipv4Addr,
+    /// The IP addresses and ports.
+    pub streams: Arc<Streams>,
+}
+
+impl Path {
+    /// The Ethernet header of IP packets on this path.
+    pub fn ether(&self, family: Family) -> EthernetHeader {
+        let ether_type = match family {
+            Family::V4 => ethernet::IPV4,
+            Family::V6 => ethernet::IPV6,
+        };
+        EthernetHeader {
+            destination: self.destination_mac,
+            source: self.source_mac,
+            ether_type: ether_type.into(),
+        }
+    }
 }
 
 /// What a frame says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// The trial and the direction.
-    pub stream: u16,
+    pub trial: u16,
     /// The number of the frame, of 48 bits.
     pub sequence: u64,
     /// When it was sent, in nanoseconds of the tester's clock.
@@ -113,55 +161,47 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// Stream, sequence and time as in a UDP frame.
+    /// Trial, sequence and time as in a UDP frame.
     fn bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&(self.sequence & 0xffff_ffff_ffff).to_be_bytes());
-        bytes[..2].copy_from_slice(&self.stream.to_be_bytes());
+        bytes[..2].copy_from_slice(&self.trial.to_be_bytes());
         bytes[8..].copy_from_slice(&self.time.to_be_bytes());
         bytes
     }
 }
 
-/// A frame without its tag.
+/// A frame without its tag, its addresses and its ports.
 pub struct Template {
     bytes: Vec<u8>,
     layout: Layout,
-    /// The sum of the segment without its tag, and of the pseudo header.
+    streams: Arc<Streams>,
+    /// The sum of an IPv4 header without its addresses.
+    header_sum: Sum,
+    /// The sum of the segment without tag and ports, and of the pseudo header without addresses.
     sum: Sum,
 }
 
 impl Template {
     /// A frame of `length` bytes without its frame check sequence.
-    pub fn new(protocol: Protocol, path: &Path, length: usize) -> Self {
-        let length = length.max(ethernet::SHORTEST);
-        let ether = EthernetHeader {
-            destination: path.destination_mac,
-            source: path.source_mac,
-            ether_type: ethernet::IPV4.into(),
-        };
+    pub fn new(path: &Path, length: usize) -> Self {
+        let streams = Arc::clone(&path.streams);
+        let Streams { protocol, family, .. } = *streams;
+        let length = length.max(shortest(family));
         let total = length - EthernetHeader::LENGTH;
-        let mut ip = Ipv4Header {
-            fragment: Ipv4Header::DONT_FRAGMENT.into(),
-            ..Ipv4Header::new(
-                protocol.number(),
-                path.source.octets(),
-                path.destination.octets(),
-                total as u16,
-            )
-        };
-        ip.finish();
-        let segment = total - Ipv4Header::LENGTH;
-        let mut bytes = [ether.as_bytes(), ip.as_bytes(), &protocol.header(segment)].concat();
+        let segment = total - family.header();
+        let ip = ip_header(protocol, family, total);
+        let mut bytes = [path.ether(family).as_bytes(), &ip, &protocol.header(family, segment)].concat();
         // Not zeros: a link or a device may treat them better.
         bytes.extend((bytes.len()..length).map(|at| (at as u8).wrapping_mul(151)));
         let layout = protocol.layout();
-        for (at, length) in [(layout.stream, 2), (layout.sequence, 6), (layout.time, 8)] {
-            bytes[at..at + length].fill(0);
+        let body = &mut bytes[EthernetHeader::LENGTH + family.header()..];
+        for (at, length) in [(layout.trial, 2), (layout.sequence, 6), (layout.time, 8)] {
+            body[at..at + length].fill(0);
         }
-        bytes[layout.magic..layout.magic + 2].copy_from_slice(&MAGIC);
-        let sum = Sum::of(&bytes[SEGMENT..]) + pseudo(protocol, path.source, path.destination, segment);
-        Self { bytes, layout, sum }
+        body[layout.magic..layout.magic + 2].copy_from_slice(&MAGIC);
+        let sum = Sum::of(body) + pseudo(protocol, family, segment);
+        Self { layout, streams, header_sum: Sum::of(&ip), sum, bytes }
     }
 
     /// The length of the frame.
@@ -169,27 +209,68 @@ impl Template {
         self.bytes.len()
     }
 
-    /// Writes the frame with `tag`; `frame` has its length.
+    /// Writes the frame with `tag`, of the stream that follows from it; `frame` has its length.
     #[inline]
     pub fn write(&self, frame: &mut [u8], tag: Tag) {
         let (layout, words) = (&self.layout, tag.bytes());
+        let Streams { protocol, family, .. } = *self.streams;
+        let stream = self.streams.of(tag.sequence);
         frame.copy_from_slice(&self.bytes);
-        frame[layout.stream..layout.stream + 2].copy_from_slice(&words[..2]);
-        frame[layout.sequence..layout.sequence + 6].copy_from_slice(&words[2..8]);
-        frame[layout.time..layout.time + 8].copy_from_slice(&words[8..]);
-        let checksum = match (self.sum + Sum::of(&words)).checksum() {
+        let (ip, segment) = frame[EthernetHeader::LENGTH..].split_at_mut(family.header());
+        ip[family.addresses()].copy_from_slice(stream.addresses());
+        if family == Family::V4 {
+            ip[10..12].copy_from_slice(&(self.header_sum + stream.addresses_sum).checksum());
+        }
+        segment[layout.trial..layout.trial + 2].copy_from_slice(&words[..2]);
+        segment[layout.sequence..layout.sequence + 6].copy_from_slice(&words[2..8]);
+        segment[layout.time..layout.time + 8].copy_from_slice(&words[8..]);
+        let mut sum = self.sum + Sum::of(&words);
+        if protocol.has_ports() {
+            segment[..4].copy_from_slice(&stream.ports);
+            sum = sum + stream.ports_sum;
+        }
+        if protocol.has_pseudo_header(family) {
+            sum = sum + stream.addresses_sum;
+        }
+        let checksum = match sum.checksum() {
             // Zero would mean that a datagram has none (RFC 768).
             [0, 0] => [0xff; 2],
             checksum => checksum,
         };
-        frame[layout.checksum..layout.checksum + 2].copy_from_slice(&checksum);
+        segment[layout.checksum..layout.checksum + 2].copy_from_slice(&checksum);
     }
 }
 
-fn pseudo(protocol: Protocol, source: Ipv4Addr, destination: Ipv4Addr, length: usize) -> Sum {
-    match protocol {
-        Protocol::Icmp => Sum::default(),
-        _ => Sum::pseudo_v4(source, destination, protocol.number(), length),
+/// The IP header of a packet of `total` bytes, without addresses and checksum.
+fn ip_header(protocol: Protocol, family: Family, total: usize) -> Vec<u8> {
+    let number = protocol.number(family);
+    match family {
+        Family::V4 => Ipv4Header {
+            fragment: Ipv4Header::DONT_FRAGMENT.into(),
+            ..Ipv4Header::new(number, [0; 4], [0; 4], total as u16)
+        }
+        .as_bytes()
+        .to_vec(),
+        Family::V6 => Ipv6Header {
+            version_class_flow: 0x6000_0000.into(),
+            payload_length: ((total - Ipv6Header::LENGTH) as u16).into(),
+            next_header: number,
+            hop_limit: 64,
+            source: [0; 16],
+            destination: [0; 16],
+        }
+        .as_bytes()
+        .to_vec(),
+    }
+}
+
+/// The sum of the pseudo header without addresses.
+fn pseudo(protocol: Protocol, family: Family, length: usize) -> Sum {
+    let number = protocol.number(family);
+    match family {
+        _ if !protocol.has_pseudo_header(family) => Sum::default(),
+        Family::V4 => Sum::pseudo_v4(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, number, length),
+        Family::V6 => Sum::pseudo_v6(Ipv6Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED, number, length),
     }
 }
 
@@ -198,8 +279,8 @@ fn pseudo(protocol: Protocol, source: Ipv4Addr, destination: Ipv4Addr, length: u
 pub enum Seen {
     /// One of ours, whole.
     Ours(Tag),
-    /// One of ours that is not what was sent.
-    Corrupt,
+    /// One of ours that is not what was sent, and its stream if that can be told.
+    Corrupt(Option<u32>),
     /// One of ours, whole, but not encrypted where it has to be.
     Clear,
     /// Not one of ours.
@@ -212,24 +293,24 @@ pub fn is_valid_header(header: &[u8]) -> bool {
 }
 
 /// Recognizes the frames of one direction.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Reader {
-    protocol: Protocol,
-    source: Ipv4Addr,
-    destination: Ipv4Addr,
+    streams: Arc<Streams>,
     layout: Layout,
 }
 
 impl Reader {
     /// Recognizes frames of this path.
-    pub fn new(protocol: Protocol, path: &Path) -> Self {
-        Self { protocol, source: path.source, destination: path.destination, layout: protocol.layout() }
+    pub fn new(path: &Path) -> Self {
+        Self { layout: path.streams.protocol.layout(), streams: Arc::clone(&path.streams) }
     }
 
-    /// What the frame is. Checksums of the IP header and of the segment are verified, so that any bit of them counts.
+    /// What the frame is. Checksums of the IPv4 header and of the segment are verified, so that any bit of them counts. Traffic class, flow
+    /// label and hop limit of IPv6 have no checksum.
     #[inline]
     pub fn read(&self, frame: &[u8]) -> Seen {
-        let packet = EthernetHeader::payload(frame).ok().filter(|it| it.0 == ethernet::IPV4);
+        let is_ip = |ether_type| matches!(ether_type, ethernet::IPV4 | ethernet::IPV6);
+        let packet = EthernetHeader::payload(frame).ok().filter(|it| is_ip(it.0));
         let whole = packet.and_then(|(_, offset)| self.whole(&frame[offset..]));
         whole.map_or_else(|| self.rest(frame.get(EthernetHeader::LENGTH..).unwrap_or_default()), Seen::Ours)
     }
@@ -241,105 +322,58 @@ impl Reader {
     }
 
     fn whole(&self, packet: &[u8]) -> Option<Tag> {
-        let IpPacket::V4(header, packet) = IpPacket::parse(packet).ok()? else { return None };
-        let is_ours = header.protocol == self.protocol.number()
-            && header.length() == Ipv4Header::LENGTH
-            && (header.source, header.destination) == (self.source.octets(), self.destination.octets());
-        if !is_ours {
+        let Streams { protocol, family, .. } = *self.streams;
+        let (is_ours, packet) = match (IpPacket::parse(packet).ok()?, family) {
+            (IpPacket::V4(header, packet), Family::V4) => {
+                let is_plain = header.length() == Ipv4Header::LENGTH;
+                (header.protocol == protocol.number(family) && is_plain, packet)
+            }
+            (IpPacket::V6(header, packet), Family::V6) => {
+                (header.next_header == protocol.number(family), packet)
+            }
+            _ => return None,
+        };
+        if !is_ours || packet.len() < family.header() + SEGMENT {
             return None;
         }
-        let (head, segment) = packet.split_at(Ipv4Header::LENGTH);
-        let sum = Sum::of(segment) + pseudo(self.protocol, self.source, self.destination, segment.len());
-        if !Sum::of(head).is_valid() || !sum.is_valid() {
+        let (head, segment) = packet.split_at(family.header());
+        let number = |at: usize, length: usize| {
+            segment[at..at + length].iter().fold(0u64, |sum, &byte| sum << 8 | u64::from(byte))
+        };
+        let layout = &self.layout;
+        let (trial, sequence) = (number(layout.trial, 2) as u16, number(layout.sequence, 6));
+        let stream = self.streams.of(sequence);
+        let is_of_stream = head[family.addresses()] == *stream.addresses()
+            && (!protocol.has_ports() || segment[..4] == stream.ports);
+        if !is_of_stream || segment[layout.magic..layout.magic + 2] != MAGIC {
             return None;
         }
-        let at = |at: usize, length: usize| segment.get(at - SEGMENT..at - SEGMENT + length);
-        if at(self.layout.magic, 2)? != MAGIC {
-            return None;
+        let mut sum = Sum::of(segment) + pseudo(protocol, family, segment.len());
+        if protocol.has_pseudo_header(family) {
+            sum = sum + stream.addresses_sum;
         }
-        let number = |bytes: &[u8]| bytes.iter().fold(0u64, |sum, &byte| sum << 8 | u64::from(byte));
-        Some(Tag {
-            stream: number(at(self.layout.stream, 2)?) as u16,
-            sequence: number(at(self.layout.sequence, 6)?),
-            time: number(at(self.layout.time, 8)?),
-        })
+        let is_valid = sum.is_valid() && (family == Family::V6 || is_valid_header(head));
+        is_valid.then(|| Tag { trial, sequence, time: number(layout.time, 8) })
     }
 
     /// What a packet is that is not whole: one of ours if one of the marks is left.
     fn rest(&self, packet: &[u8]) -> Seen {
+        let Streams { protocol, family, .. } = *self.streams;
         // Whole, of another protocol: a device may still hold frames of an earlier measurement.
-        if let Some(header) = packet.first_chunk::<{ Ipv4Header::LENGTH }>()
-            && header[9] != self.protocol.number()
-            && [UDP, TCP, ICMP].contains(&header[9])
-            && is_valid_header(header)
-        {
-            return Seen::Foreign;
+        if let Some(header) = packet.get(..family.header()) {
+            let number = if family == Family::V4 { header[9] } else { header[6] };
+            let others = Protocol::ALL.map(|it| it.number(family));
+            let is_other = number != protocol.number(family) && others.contains(&number);
+            if is_other && (family == Family::V6 || is_valid_header(header)) {
+                return Seen::Foreign;
+            }
         }
-        let addresses = [self.source.octets(), self.destination.octets()].concat();
-        let magic = self.layout.magic - EthernetHeader::LENGTH;
-        let resembles = packet.get(magic..magic + 2).is_some_and(|it| it == MAGIC)
-            || packet.get(12..Ipv4Header::LENGTH).is_some_and(|it| it == addresses);
-        if resembles { Seen::Corrupt } else { Seen::Foreign }
+        let magic = family.header() + self.layout.magic;
+        let stream = self.streams.resembled(packet);
+        let resembles = stream.is_some() || packet.get(magic..magic + 2).is_some_and(|it| it == MAGIC);
+        if resembles { Seen::Corrupt(stream) } else { Seen::Foreign }
     }
 }
 
 #[cfg(test)]
-pub mod tests {
-    use super::*;
-
-    /// A path between two ports.
-    pub fn path() -> Path {
-        Path {
-            source_mac: [2, 0x25, 0x44, 0, 0, 1],
-            destination_mac: [2, 0x25, 0x44, 0, 0, 2],
-            source: Ipv4Addr::new(198, 18, 0, 2),
-            destination: Ipv4Addr::new(198, 19, 0, 2),
-        }
-    }
-
-    #[test]
-    fn a_tag_is_read_as_it_was_written_in_every_size_and_protocol() {
-        for protocol in [Protocol::Udp, Protocol::Tcp, Protocol::Icmp] {
-            let reader = Reader::new(protocol, &path());
-            for length in [60, 61, 124, 508, 1276, 1514] {
-                let template = Template::new(protocol, &path(), length);
-                let mut frame = vec![0; template.length()];
-                for sequence in [0, 1, 65_535, 0xffff_ffff_ffff] {
-                    let tag = Tag { stream: 0xabcd, sequence, time: u64::MAX - sequence };
-                    template.write(&mut frame, tag);
-                    assert_eq!(reader.read(&frame), Seen::Ours(tag), "{protocol:?} {length}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn every_inverted_bit_behind_the_addresses_is_corruption() {
-        for protocol in [Protocol::Udp, Protocol::Tcp, Protocol::Icmp] {
-            let (reader, template) = (Reader::new(protocol, &path()), Template::new(protocol, &path(), 60));
-            let mut frame = vec![0; 60];
-            template.write(&mut frame, Tag { stream: 1, sequence: 2, time: 3 });
-            for bit in 12 * 8..60 * 8 {
-                frame[bit / 8] ^= 1 << (bit % 8);
-                assert_eq!(reader.read(&frame), Seen::Corrupt, "{protocol:?}, bit {bit}");
-                frame[bit / 8] ^= 1 << (bit % 8);
-            }
-        }
-    }
-
-    #[test]
-    fn frames_of_others_are_foreign_and_padding_is_ignored() {
-        let (udp, tcp) = (Reader::new(Protocol::Udp, &path()), Reader::new(Protocol::Tcp, &path()));
-        let back = Path { source: path().destination, destination: path().source, ..path() };
-        let template = Template::new(Protocol::Tcp, &back, 60);
-        let mut frame = vec![0; 60];
-        let tag = Tag { stream: 1, sequence: 2, time: 3 };
-        template.write(&mut frame, tag);
-        assert_eq!(udp.read(&frame), Seen::Foreign);
-        assert_eq!(udp.read(&[]), Seen::Foreign);
-        Template::new(Protocol::Tcp, &path(), 60).write(&mut frame, tag);
-        assert_eq!(udp.read(&frame), Seen::Foreign, "of an earlier measurement with another protocol");
-        frame.extend([0; 4]);
-        assert_eq!(tcp.read(&frame), Seen::Ours(tag));
-    }
-}
+pub mod tests;

@@ -7,6 +7,7 @@
 //!   compare     a result near the tester's own is marked as the tester's limit
 //! ```
 
+mod addresses;
 mod arp;
 pub(crate) mod chart;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod esp;
 mod frame;
 mod histogram;
 pub(crate) mod host;
+mod neighbour;
 mod pacer;
 mod plan;
 pub(crate) mod procedure;
@@ -22,18 +24,21 @@ mod receiver;
 mod report;
 mod search;
 pub(crate) mod session;
+mod streams;
 mod tester;
 pub(crate) mod text;
 pub(crate) mod trial;
 pub(crate) mod wire;
 
+pub use addresses::Addresses;
 pub use esp::{Esp, EspReport, EspSa};
 pub use frame::Protocol;
 pub use plan::Plan;
 #[cfg(test)]
 pub(crate) use report::tests::example;
 pub use report::{Calibration, Report, SizeResult};
-pub use wire::{Addresses, Wire};
+pub use streams::{Family, MOST as MOST_STREAMS, Stream};
+pub use wire::Wire;
 
 use crate::Outcome;
 use crate::pipeline::imix;
@@ -66,6 +71,19 @@ impl FrameSize {
         Self::Bytes(1518),
         Self::Imix,
     ];
+
+    /// The sizes for frames of this family: the shortest with IPv6 have a tag behind its longer header.
+    pub fn all(family: Family) -> Vec<Self> {
+        let shortest = frame::shortest(family) + FCS;
+        let longer =
+            |size| if let Self::Bytes(bytes) = size { Self::Bytes(bytes.max(shortest)) } else { size };
+        Self::ALL.map(longer).to_vec()
+    }
+
+    /// Whether frames of this family can be so short.
+    pub fn fits(self, family: Family) -> bool {
+        self.lengths().iter().all(|&length| length >= frame::shortest(family))
+    }
 
     /// The name in reports.
     pub fn name(self) -> String {
@@ -109,7 +127,7 @@ pub struct Options {
     pub wire: Wire,
     /// The interfaces of the ports; of no use in memory.
     pub interfaces: [String; 2],
-    /// The addresses of the ports.
+    /// The addresses of the ports and of the streams.
     pub addresses: Addresses,
     /// Whether frames go in both directions at once.
     pub both: bool,
@@ -186,8 +204,8 @@ pub fn run(options: &Options) -> Outcome<Report> {
         let capture = Capture::create_for_frames(path).map_err(failed)?;
         opened.ports = opened.ports.map(|port| port.captured(&capture));
     }
-    let mut looped = Session::new(looped, options.addresses, looped_ends);
-    let mut session = Session::new(opened, options.addresses, ends);
+    let mut looped = Session::new(looped, options.addresses.clone(), looped_ends);
+    let mut session = Session::new(opened, options.addresses.clone(), ends);
     session.find_routers(options.both)?;
     let progress = progress_bar(options.progress, options.sizes.len() as u64);
     let mut sizes = Vec::new();
@@ -195,6 +213,9 @@ pub fn run(options: &Options) -> Outcome<Report> {
         let say = |what: &str| progress.set_message(format!("{}: {what}", size.name()));
         looped.load(options.protocol, options.both, size);
         session.load(options.protocol, options.both, size);
+        if sizes.is_empty() {
+            session.learn(&options.plan)?;
+        }
         let mut trials = Vec::new();
         let calibration = looped.calibrate(&options.plan, &mut trials, &say)?;
         sizes.push(session.measure(options, size, calibration, trials, &say)?);

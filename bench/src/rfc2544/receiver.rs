@@ -1,8 +1,10 @@
-//! What arrives in one direction of a trial: loss, duplicates, reordering and corruption, each counted apart.
+//! What arrives in one direction of a trial: loss, duplicates, reordering and corruption, each counted apart, and by stream.
 
 use super::frame::{Seen, Tag};
 use super::histogram::Histogram;
+use super::streams::stream_of;
 use serde::Serialize;
+use std::ops::Range;
 
 /// The counts of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -13,7 +15,7 @@ pub struct Counts {
     pub received: u64,
     /// Frames that arrived whole once more.
     pub duplicated: u64,
-    /// Frames that arrived behind one that was sent later (RFC 4737).
+    /// Frames that arrived behind one of their stream that was sent later (RFC 4737).
     pub reordered: u64,
     /// Frames of ours that are not what was sent.
     pub corrupted: u64,
@@ -54,6 +56,40 @@ impl Counts {
     }
 }
 
+/// The counts of one stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StreamCounts {
+    /// Frames that left the tester.
+    pub sent: u64,
+    /// Frames that arrived whole, each counted once.
+    pub received: u64,
+    /// Frames that arrived whole once more.
+    pub duplicated: u64,
+    /// Frames that arrived behind one of the stream that was sent later.
+    pub reordered: u64,
+    /// Frames that arrived damaged, but with the addresses and ports of the stream.
+    pub corrupted: u64,
+}
+
+impl StreamCounts {
+    /// The share of frames that did not arrive whole.
+    pub fn loss(&self) -> f64 {
+        self.sent.saturating_sub(self.received) as f64 / self.sent.max(1) as f64
+    }
+
+    /// The counts of two trials together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            sent: self.sent + other.sent,
+            received: self.received + other.received,
+            duplicated: self.duplicated + other.duplicated,
+            reordered: self.reordered + other.reordered,
+            corrupted: self.corrupted + other.corrupted,
+        }
+    }
+}
+
 /// Frames whose delay is noted one by one: RFC 2544 wants one, RFC 8219 at least 500.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampling {
@@ -67,11 +103,13 @@ pub struct Sampling {
 
 /// Counts the frames of one direction of one trial.
 pub struct Receiver {
-    stream: u16,
+    trial: u16,
     /// One bit for each sequence number.
     seen: Vec<u64>,
-    /// The number after the highest that has arrived.
-    next: u64,
+    /// By stream: the number after the highest that has arrived.
+    next: Vec<u64>,
+    /// The counts by stream.
+    pub by_stream: Vec<StreamCounts>,
     /// What was counted so far.
     pub counts: Counts,
     /// The delays of all frames.
@@ -82,12 +120,13 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Counts the frames of `stream`, of which about `expected` will come.
-    pub fn new(stream: u16, expected: u64, sampling: Option<Sampling>) -> Self {
+    /// Counts the frames of a trial, of which about `expected` will come in so many streams.
+    pub fn new(trial: u16, streams: usize, expected: u64, sampling: Option<Sampling>) -> Self {
         Self {
-            stream,
+            trial,
             seen: vec![0; (expected / 64 + 1) as usize],
-            next: 0,
+            next: vec![0; streams],
+            by_stream: vec![StreamCounts::default(); streams],
             counts: Counts::default(),
             delays: Histogram::default(),
             samples: Vec::with_capacity(sampling.map_or(0, |it| it.count)),
@@ -98,7 +137,16 @@ impl Receiver {
     /// The tag of a frame of this direction.
     #[inline]
     pub fn tag(&self, sequence: u64, time: u64) -> Tag {
-        Tag { stream: self.stream, sequence, time }
+        Tag { trial: self.trial, sequence, time }
+    }
+
+    /// Counts the frames of these sequence numbers as sent.
+    #[inline]
+    pub fn left(&mut self, sequences: Range<u64>) {
+        self.counts.sent += sequences.end - sequences.start;
+        for sequence in sequences {
+            self.by_stream[stream_of(sequence, self.next.len())].sent += 1;
+        }
     }
 
     /// Counts one frame that arrived at `now`; whether it is whole, and had not arrived before.
@@ -106,9 +154,14 @@ impl Receiver {
     pub fn note(&mut self, seen: Seen, now: u64) -> bool {
         let counts = &mut self.counts;
         let other = match seen {
-            Seen::Ours(tag) if tag.stream == self.stream => return self.note_whole(tag, now),
+            Seen::Ours(tag) if tag.trial == self.trial => return self.note_whole(tag, now),
             Seen::Ours(_) => &mut counts.stale,
-            Seen::Corrupt => &mut counts.corrupted,
+            Seen::Corrupt(stream) => {
+                if let Some(stream) = stream {
+                    self.by_stream[stream as usize].corrupted += 1;
+                }
+                &mut counts.corrupted
+            }
             Seen::Clear => &mut counts.clear,
             Seen::Foreign => &mut counts.foreign,
         };
@@ -119,19 +172,25 @@ impl Receiver {
     #[inline]
     fn note_whole(&mut self, tag: Tag, now: u64) -> bool {
         let (word, bit) = ((tag.sequence / 64) as usize, 1 << (tag.sequence % 64));
+        let number = stream_of(tag.sequence, self.next.len());
+        let stream = &mut self.by_stream[number];
         if word >= self.seen.len() {
             self.seen.resize(word * 2 + 1, 0);
         }
         if self.seen[word] & bit != 0 {
             self.counts.duplicated += 1;
+            stream.duplicated += 1;
             return false;
         }
         self.seen[word] |= bit;
         self.counts.received += 1;
-        if tag.sequence < self.next {
+        stream.received += 1;
+        let next = &mut self.next[number];
+        if tag.sequence < *next {
             self.counts.reordered += 1;
+            stream.reordered += 1;
         }
-        self.next = self.next.max(tag.sequence + 1);
+        *next = (*next).max(tag.sequence + 1);
         let delay = now.saturating_sub(tag.time);
         self.delays.note(delay);
         if let Some(sampling) = self.sampling
@@ -150,20 +209,20 @@ mod tests {
     use super::*;
 
     fn ours(sequence: u64) -> Seen {
-        Seen::Ours(Tag { stream: 7, sequence, time: 100 })
+        Seen::Ours(Tag { trial: 7, sequence, time: 100 })
     }
 
     #[test]
     fn loss_duplicates_reordering_and_corruption_are_counted_apart() {
-        let mut receiver = Receiver::new(7, 4, None);
-        receiver.counts.sent = 10;
+        let mut receiver = Receiver::new(7, 1, 4, None);
+        receiver.left(0..10);
         // 2 lost, 3 twice, 4 behind 5 and 6, 7 corrupted, 8 lost.
         for sequence in [0, 1, 3, 3, 5, 6, 4, 9] {
             receiver.note(ours(sequence), 150);
         }
-        receiver.note(Seen::Corrupt, 150);
+        receiver.note(Seen::Corrupt(None), 150);
         receiver.note(Seen::Foreign, 150);
-        receiver.note(Seen::Ours(Tag { stream: 6, sequence: 2, time: 0 }), 150);
+        receiver.note(Seen::Ours(Tag { trial: 6, sequence: 2, time: 0 }), 150);
         let counts = Counts {
             sent: 10,
             received: 7,
@@ -181,8 +240,36 @@ mod tests {
     }
 
     #[test]
+    fn each_stream_has_its_own_order_and_its_own_counts() {
+        let mut receiver = Receiver::new(7, 3, 1000, None);
+        receiver.left(0..300);
+        let of = |stream: usize| (0..300u64).filter(move |&it| stream_of(it, 3) == stream);
+        // All of stream 2 before all of stream 0: they may pass each other. Of stream 1, the second comes before the first, the third twice.
+        let mut one: Vec<u64> = of(1).collect();
+        one.swap(0, 1);
+        one.insert(3, one[2]);
+        let (damaged, one) = (one.pop(), one);
+        for sequence in of(2).chain(of(0).skip(5)).chain(one.iter().copied()) {
+            receiver.note(ours(sequence), 150);
+        }
+        assert!(damaged.is_some());
+        receiver.note(Seen::Corrupt(Some(1)), 150);
+        let count = |stream| of(stream).count() as u64;
+        let whole =
+            |stream| StreamCounts { sent: count(stream), received: count(stream), ..Default::default() };
+        let zero = StreamCounts { received: count(0) - 5, ..whole(0) };
+        let one =
+            StreamCounts { received: count(1) - 1, duplicated: 1, reordered: 1, corrupted: 1, ..whole(1) };
+        assert_eq!(receiver.by_stream, [zero, one, whole(2)]);
+        let Counts { sent, received, duplicated, reordered, corrupted, .. } = receiver.counts;
+        let sum = zero.and(one).and(whole(2));
+        assert_eq!([sent, received, duplicated, reordered, corrupted], [sum.sent, sum.received, 1, 1, 1]);
+        assert_eq!(receiver.counts.lost(), 5);
+    }
+
+    #[test]
     fn more_frames_than_expected_are_counted_too() {
-        let mut receiver = Receiver::new(7, 1, None);
+        let mut receiver = Receiver::new(7, 1, 1, None);
         for sequence in 0..10_000 {
             receiver.note(ours(sequence), 100);
             receiver.note(ours(sequence), 100);
@@ -192,7 +279,7 @@ mod tests {
 
     #[test]
     fn samples_are_taken_from_the_first_on_at_their_distance() {
-        let mut receiver = Receiver::new(7, 100, Some(Sampling { first: 50, every: 10, count: 3 }));
+        let mut receiver = Receiver::new(7, 1, 100, Some(Sampling { first: 50, every: 10, count: 3 }));
         for sequence in 0..100 {
             receiver.note(ours(sequence), 100 + sequence);
         }

@@ -3,7 +3,9 @@
 use super::esp::EspReport;
 use super::plan::Plan;
 use super::procedure::{BackToBack, Latency, LossPoint, Throughput};
-use super::trial::{Delays, Trial};
+use super::receiver::StreamCounts;
+use super::streams::{Family, Stream};
+use super::trial::{Delays, Purpose, Trial};
 use super::{Options, chart, text};
 use crate::Outcome;
 use crate::report::Machine;
@@ -19,6 +21,33 @@ pub struct Calibration {
     pub rates: Vec<Option<f64>>,
     /// Delays at half of what it carries.
     pub floor: Option<Delays>,
+}
+
+/// What became of the frames of one stream in all trials through the device.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct StreamResult {
+    /// Its addresses and ports.
+    #[serde(flatten)]
+    pub stream: Stream,
+    /// Its counts.
+    #[serde(flatten)]
+    pub counts: StreamCounts,
+}
+
+impl StreamResult {
+    /// The streams of all directions, added up over the trials.
+    pub(super) fn of(streams: &[Vec<Stream>; 2], trials: &[Trial]) -> Vec<Self> {
+        let through = || trials.iter().filter(|trial| trial.purpose != Purpose::Calibration);
+        let directions = through().map(|trial| trial.streams.len()).max().unwrap_or_default();
+        let of_direction = |direction: usize| {
+            streams[direction].iter().enumerate().map(move |(number, &stream)| {
+                let counts = through().filter_map(|trial| trial.streams.get(direction)?.get(number));
+                let counts = counts.fold(StreamCounts::default(), |sum, &counts| sum.and(counts));
+                Self { stream, counts }
+            })
+        };
+        (0..directions).flat_map(of_direction).collect()
+    }
 }
 
 /// The result for one frame size.
@@ -42,6 +71,9 @@ pub struct SizeResult {
     pub loss: Vec<LossPoint>,
     /// The longest bursts; none if the device keeps up, or if they were not measured.
     pub back_to_back: Option<BackToBack>,
+    /// What became of each stream, if there were several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<StreamResult>,
     /// Every trial in order.
     pub trials: Vec<Trial>,
 }
@@ -63,6 +95,10 @@ pub struct Report {
     pub both: bool,
     /// The protocol of the frames.
     pub protocol: super::Protocol,
+    /// The version of IP of the frames.
+    pub family: Family,
+    /// Streams in each direction.
+    pub streams: usize,
     /// ESP, if a port has it.
     pub esp: Option<EspReport>,
     /// The core of the tester.
@@ -92,6 +128,8 @@ impl Report {
             is_napi_deferred: options.defer_napi,
             both: options.both,
             protocol: options.protocol,
+            family: options.addresses.family(),
+            streams: options.addresses.streams[0].len(),
             esp,
             core: options.core,
             clock_source,
@@ -138,6 +176,8 @@ pub mod tests {
             counts,
             lost,
             directions: vec![counts],
+            spread: None,
+            streams: Vec::new(),
             late_share: 0.01,
             delays: None,
             samples: Vec::new(),
@@ -177,6 +217,7 @@ pub mod tests {
                 .map(|(share, loss)| LossPoint { share, rate: 2e6 * share, loss })
                 .to_vec(),
             back_to_back: None,
+            streams: Vec::new(),
             trials: vec![trial(2e6, 500, 10.0), trial(ndr, 0, 0.0)],
         }
     }
@@ -191,6 +232,8 @@ pub mod tests {
             is_napi_deferred: false,
             both: false,
             protocol: super::super::Protocol::Udp,
+            family: Family::V4,
+            streams: 1,
             esp: None,
             core: 0,
             clock_source: "tsc".to_owned(),

@@ -1,12 +1,13 @@
 //! One tester and what it measures through its two ports: with them connected to each other, its own limits; else those of a device.
 
+use super::addresses::Addresses;
 use super::esp::{Ends, Esp};
 use super::host::Host;
 use super::procedure::{Limit, Procedure, Throughput};
-use super::report::{Calibration, SizeResult};
+use super::report::{Calibration, SizeResult, StreamResult};
 use super::tester::{Clock, Tester};
 use super::trial::{Purpose, Trial};
-use super::wire::{Addresses, Held, Opened};
+use super::wire::{Held, Opened};
 use super::{FrameSize, Options, Plan, Protocol, Test, line_rate};
 use crate::Outcome;
 use crypto::choice::{Choice, Slot};
@@ -18,7 +19,10 @@ use std::time::{Duration, Instant};
 const TESTER_LIMITED: f64 = 0.8;
 /// Loads of latency, as shares of the throughput.
 const LATENCY_LOADS: [f64; 3] = [1.0, 0.5, 0.1];
-/// How long a router may take to answer ARP.
+/// Frames of each stream from which a device learns, and their rate.
+const LEARNING_FRAMES: usize = 8;
+const LEARNING_RATE: f64 = 20_000.0;
+/// How long a router may take to answer ARP or neighbour discovery.
 const ROUTER_ANSWERS: u64 = 3_000_000_000;
 
 /// The clock of the machine: CLOCK_MONOTONIC, which the C library reads from the processor's counter where the kernel does.
@@ -99,9 +103,9 @@ impl Session {
 
     /// Sets the frames of the next trials.
     pub(crate) fn load(&mut self, protocol: Protocol, both: bool, size: FrameSize) {
-        let paths: Vec<_> =
-            (0..=usize::from(both)).map(|from| self.addresses.path(from, self.routers[from])).collect();
-        self.tester.load_frames(protocol, &paths, &size.lengths());
+        let path = |from: usize| self.addresses.path(from, self.routers[from], protocol);
+        let paths: Vec<_> = (0..=usize::from(both)).map(path).collect();
+        self.tester.load_frames(&paths, &size.lengths());
     }
 
     /// The tester's own limits with these frames: its ports are connected to each other.
@@ -132,6 +136,16 @@ impl Session {
         Ok(trial.directions.iter().all(|direction| direction.received > 0))
     }
 
+    /// Lets a device find the addresses of several streams: it asks for each when its first frame comes, and that frame waits or is lost.
+    pub(crate) fn learn(&mut self, plan: &Plan) -> io::Result<()> {
+        let streams = self.addresses.streams[0].len();
+        if streams > 1 {
+            let seconds = (streams * LEARNING_FRAMES) as f64 / LEARNING_RATE;
+            self.trial(plan, Purpose::Learning, LEARNING_RATE, seconds)?;
+        }
+        Ok(())
+    }
+
     /// One trial at a rate.
     pub(crate) fn trial(
         &mut self,
@@ -154,15 +168,23 @@ fn find_routers<C: Clock>(
     let mut found = [None; 2];
     let Some(routers) = addresses.routers else { return Ok(found) };
     for port in 0..=usize::from(both) {
-        let request = tester.ports()[port].arp.request(routers[port]);
+        let (router, own) = (routers[port], addresses.own(port));
+        let from = own.iter().find(|own| own.is_ipv4() == router.is_ipv4());
+        let (Some(from), Some(request)) = (from, tester.ports()[port].neighbour.request()) else {
+            let text = format!(
+                "{router} is not of the family of {}\n  fix: --routers with an address of its family at this port",
+                own[0]
+            );
+            return Err(text.into());
+        };
         tester.ask(port, &request, ROUTER_ANSWERS)?;
-        let (router, address) = (routers[port], addresses.ports[port]);
-        found[port] = tester.ports()[port].arp.router;
+        found[port] = tester.ports()[port].neighbour.router;
         found[port].ok_or_else(|| {
+            let asked = if router.is_ipv4() { "ARP" } else { "neighbour discovery" };
             format!(
-                "{router} did not answer ARP from {address} within 3 s\n  fix: give the device's interface this address, and let it \
+                "{router} did not answer {asked} from {from} within 3 s\n  fix: give the device's interface this address, and let it \
                  route to {}",
-                addresses.ports[1 - port]
+                addresses.streams[port][0].destination
             )
         })?;
     }
@@ -231,6 +253,11 @@ pub(super) fn measure<C: Clock>(
         latency,
         loss,
         back_to_back,
+        streams: if options.addresses.streams[0].len() > 1 {
+            StreamResult::of(&options.addresses.streams, &trials)
+        } else {
+            Vec::new()
+        },
         trials,
     })
 }

@@ -1,13 +1,13 @@
 //! One trial: frames leave at their times, what arrives is counted, and stragglers are waited for. All in one thread.
 
-use super::arp::Arp;
 use super::esp::{Ends, Fate, unsealed};
-use super::frame::{Path, Protocol, Reader, Seen, Template};
+use super::frame::{Path, Reader, Seen, Template};
 use super::histogram::Histogram;
 use super::host::{Disturbance, Host};
+use super::neighbour::Neighbour;
 use super::pacer::Pacer;
 use super::receiver::{Counts, Receiver, Sampling};
-use super::trial::{Delays, Load, Trial};
+use super::trial::{Delays, Load, Spread, Trial};
 use packet::{Batch, DropCounters};
 use port::pcap::{Capture, Captured};
 use port::{Receive, Transmit};
@@ -43,7 +43,7 @@ pub struct TesterPort {
     /// From the device.
     pub receive: Box<dyn Receive>,
     /// Answers for the addresses of the port.
-    pub arp: Arp,
+    pub neighbour: Neighbour,
     /// Whether a frame that the port does not take is lost in the device: its ring is the device's.
     pub refused_is_lost: bool,
 }
@@ -67,6 +67,8 @@ struct Direction {
     templates: Vec<Template>,
     reader: Reader,
     pacer: Pacer,
+    /// The number of streams.
+    streams: usize,
     receiver: Receiver,
     /// The next sequence number.
     next: u64,
@@ -97,15 +99,16 @@ impl<C: Clock> Tester<C> {
         Self { clock, ports, directions: Vec::new(), ends: Vec::new(), batch, drops, host, trials: 0 }
     }
 
-    /// Sets the frames of the next trials: their protocol, their paths, and their lengths in turn.
-    pub fn load_frames(&mut self, protocol: Protocol, paths: &[Path], lengths: &[usize]) {
+    /// Sets the frames of the next trials: their paths, and their lengths in turn.
+    pub fn load_frames(&mut self, paths: &[Path], lengths: &[usize]) {
         let direction = |(from, path): (usize, &Path)| Direction {
             from,
             to: 1 - from,
-            templates: lengths.iter().map(|&length| Template::new(protocol, path, length)).collect(),
-            reader: Reader::new(protocol, path),
+            templates: lengths.iter().map(|&length| Template::new(path, length)).collect(),
+            reader: Reader::new(path),
             pacer: Pacer::new(1.0, 1, 0, 0.0, None),
-            receiver: Receiver::new(0, 0, None),
+            streams: path.streams.count(),
+            receiver: Receiver::new(0, 1, 0, None),
             next: 0,
             late: 0,
             departures: [0; 2],
@@ -216,11 +219,12 @@ impl<C: Clock> Tester<C> {
             if let Some(index) = self.directions.iter().position(|it| it.to == place) {
                 let opener = self.ends.get_mut(index).and_then(|it| it.opener.as_mut());
                 let fates = opener.map(|opener| opener.open(&mut self.batch));
-                let note = Note { direction: &mut self.directions[index], arp: &mut port.arp, now };
+                let note =
+                    Note { direction: &mut self.directions[index], neighbour: &mut port.neighbour, now };
                 note.all(&self.batch, fates, &mut requests);
             } else {
                 let all = self.batch.live(0..self.batch.len());
-                requests.extend(all.filter_map(|index| port.arp.answer(self.batch.packet(index))));
+                requests.extend(all.filter_map(|index| port.neighbour.answer(self.batch.packet(index))));
             }
             for answer in requests {
                 port.send(&answer, &mut self.batch, &self.drops);
@@ -232,8 +236,9 @@ impl<C: Clock> Tester<C> {
     /// Shows the ports' hardware addresses to bridges.
     pub fn learn(&mut self) {
         for port in &mut self.ports {
-            let announcement = port.arp.request(port.arp.address);
-            port.send(&announcement, &mut self.batch, &self.drops);
+            for announcement in port.neighbour.announcements() {
+                port.send(&announcement, &mut self.batch, &self.drops);
+            }
         }
     }
 
@@ -241,7 +246,7 @@ impl<C: Clock> Tester<C> {
     pub fn ask(&mut self, port: usize, frame: &[u8], nanoseconds: u64) -> io::Result<()> {
         self.ports[port].send(frame, &mut self.batch, &self.drops);
         let end = self.clock.now() + nanoseconds;
-        while self.clock.now() < end && self.ports[port].arp.router.is_none() {
+        while self.clock.now() < end && self.ports[port].neighbour.router.is_none() {
             if !self.receive()? {
                 self.clock.idle();
             }
@@ -262,6 +267,7 @@ impl<C: Clock> Tester<C> {
 
     fn summary(&self, load: &Load, disturbance: Disturbance, ports: Counters) -> Trial {
         let (mut counts, mut delays, mut samples) = (Counts::default(), Histogram::default(), Vec::new());
+        let streams: Vec<_> = self.directions.iter().map(|it| it.receiver.by_stream.clone()).collect();
         let (mut late, mut offered) = (0, f64::INFINITY);
         for direction in &self.directions {
             counts = counts.and(direction.receiver.counts);
@@ -279,6 +285,8 @@ impl<C: Clock> Tester<C> {
             counts,
             lost: counts.lost(),
             directions: self.directions.iter().map(|it| it.receiver.counts).collect(),
+            spread: Spread::of(&streams),
+            streams,
             late_share: late as f64 / counts.sent.max(1) as f64,
             delays: Delays::of(&delays),
             samples,
@@ -291,20 +299,20 @@ impl<C: Clock> Tester<C> {
 /// Notes the frames that arrived in a direction.
 struct Note<'a> {
     direction: &'a mut Direction,
-    arp: &'a mut Arp,
+    neighbour: &'a mut Neighbour,
     now: u64,
 }
 
 impl Note<'_> {
-    /// Notes a batch, of which ESP is already opened; answers to ARP are added to `requests`.
+    /// Notes a batch, of which ESP is already opened; answers to ARP and neighbour discovery are added to `requests`.
     #[inline]
     fn all(self, batch: &Batch, fates: Option<&[Fate]>, requests: &mut Vec<Vec<u8>>) {
-        let Self { direction: Direction { reader, receiver, .. }, arp, now } = self;
+        let Self { direction: Direction { reader, receiver, .. }, neighbour, now } = self;
         let Some(fates) = fates else {
             for index in batch.live(0..batch.len()) {
                 let frame = batch.packet(index);
                 receiver.note(reader.read(frame), now);
-                requests.extend(arp.answer(frame));
+                requests.extend(neighbour.answer(frame));
             }
             return;
         };
@@ -313,7 +321,7 @@ impl Note<'_> {
             match *fate {
                 Fate::Frame => {
                     receiver.note(unsealed(reader.read(packet)), now);
-                    requests.extend(arp.answer(packet));
+                    requests.extend(neighbour.answer(packet));
                 }
                 Fate::Opened { is_repeated } => {
                     if receiver.note(reader.read_packet(packet), now) && is_repeated {
@@ -321,7 +329,7 @@ impl Note<'_> {
                     }
                 }
                 Fate::Corrupt => {
-                    receiver.note(Seen::Corrupt, now);
+                    receiver.note(Seen::Corrupt(None), now);
                 }
                 Fate::Nothing | Fate::Sealed(_) => {}
             }
@@ -342,16 +350,15 @@ impl TesterPort {
 }
 
 impl Direction {
-    fn prepare(&mut self, load: &Load, start: u64, stream: u16) {
+    fn prepare(&mut self, load: &Load, start: u64, trial: u16) {
         self.pacer = Pacer::new(load.rate, load.burst, start, load.seconds, load.frames);
         let expected = load.frames.unwrap_or((load.rate.min(EXPECTED) * load.seconds) as u64);
         let sampling = load.samples.map(|count| {
             let half = expected / 2;
             Sampling { first: half, every: (half / count.max(1) as u64).max(1), count }
         });
-        self.receiver = Receiver::new(stream, expected, sampling);
+        self.receiver = Receiver::new(trial, self.streams, expected, sampling);
         (self.next, self.late, self.departures) = (0, 0, [start; 2]);
-        self.receiver.counts.sent = 0;
     }
 
     #[inline]
@@ -375,8 +382,8 @@ impl Direction {
         }
         self.departures[1] = now;
         self.late += if self.pacer.is_late(self.next, now) { taken } else { 0 };
+        self.receiver.left(self.next..self.next + taken);
         self.next += taken;
-        self.receiver.counts.sent += taken;
     }
 
     /// The frames a second that the tester offered.

@@ -1,7 +1,7 @@
 //! The tester as a whole: in memory, and with devices of known rates.
 
 use super::device::{Change, Known, Virtual, tester, tester_of};
-use super::frame::tests::path;
+use super::frame::tests::path_of;
 use super::procedure::{Limit, Throughput};
 use super::session::{calibrate, limit, measure};
 use super::tester::Tester;
@@ -47,11 +47,7 @@ fn in_memory(protocol: Protocol, esp: Option<Esp>, tests: Vec<Test>) -> Options 
     Options {
         wire: Wire::Memory,
         interfaces: [String::new(), String::new()],
-        addresses: Addresses {
-            ports: [[198, 18, 0, 2].into(), [198, 19, 0, 2].into()],
-            outer: [None; 2],
-            routers: None,
-        },
+        addresses: Addresses::between(frame::tests::PORTS[0].map(|it| it.parse().expect("literal"))),
         both: true,
         protocol,
         esp,
@@ -169,8 +165,9 @@ fn the_mix_has_its_shares_in_every_protocol_and_both_directions() {
             Box::new(count) as Change
         });
         let mut tester: Tester<Virtual> = tester_of(Known { rate: 90_000.0, ..KNOWN }, "", true, changes);
-        let back = frame::Path { source: path().destination, destination: path().source, ..path() };
-        tester.load_frames(protocol, &[path(), back], &FrameSize::Imix.lengths());
+        let [a, b] = frame::tests::PORTS[0];
+        let paths = [[a, b], [b, a]].map(|ports| path_of(protocol, ports, 1));
+        tester.load_frames(&paths, &FrameSize::Imix.lengths());
         let load = trial::Load {
             purpose: Purpose::FrameLoss,
             rate: 30_000.0,
@@ -182,7 +179,7 @@ fn the_mix_has_its_shares_in_every_protocol_and_both_directions() {
         };
         let counts = tester.run(&load).expect("memory does not fail").counts;
         assert_eq!((counts.sent, counts.received, counts.corrupted), (6_000, 6_000, 0), "{protocol:?}");
-        let number = protocol.number();
+        let number = protocol.number(Family::V4);
         // 58.67% of 90 bytes of IP, 2% of 92, 23.66% of 594, 15.67% of 1418.
         let right = [(104, 1760), (106, 60), (608, 710), (1432, 470)]
             .map(|(length, count)| ((length, number), count));

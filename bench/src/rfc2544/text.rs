@@ -2,7 +2,7 @@
 
 use super::procedure::{Limit, Throughput};
 use super::receiver::Counts;
-use super::report::{Report, SizeResult};
+use super::report::{Report, SizeResult, StreamResult};
 use crate::report::{short, table};
 use std::fmt::Write as _;
 
@@ -69,10 +69,18 @@ fn head(report: &Report) -> String {
     };
     let directions = if report.both { "both directions" } else { "one direction" };
     let protocol = format!("{:?}", report.protocol).to_uppercase();
+    let streams = match report.streams {
+        1 => String::new(),
+        count => format!(", {count} streams in each direction"),
+    };
     let _ = writeln!(
         text,
-        "{between}; {directions}, {protocol}, bursts of {}; tester on core {}, clock {}",
-        report.plan.burst, report.core, report.clock_source
+        "{between}; {directions}, {protocol} over {}{}, bursts of {}; tester on core {}, clock {}",
+        report.family.name(),
+        streams,
+        report.plan.burst,
+        report.core,
+        report.clock_source
     );
     text += &esp(report);
     let scale = report.plan.scale;
@@ -223,6 +231,31 @@ fn burst(size: &SizeResult) -> Option<Vec<String>> {
     ])
 }
 
+/// Streams of which no frame arrived, and how loss was spread over the others.
+fn streams(size: &SizeResult) -> String {
+    let mut text = String::new();
+    let name = |it: &StreamResult| format!("{} > {}", it.stream.source, it.stream.destination);
+    let (silent, mut alive): (Vec<_>, Vec<_>) = size.streams.iter().partition(|it| it.counts.received == 0);
+    if !silent.is_empty() {
+        let first: Vec<String> = silent.iter().take(3).map(&name).collect();
+        let (count, all, first) = (silent.len(), size.streams.len(), first.join(", "));
+        let _ = writeln!(text, "{}: no frame of {count} of {all} streams arrived: {first}", size.name);
+    }
+    alive.sort_by(|a, b| a.counts.loss().total_cmp(&b.counts.loss()));
+    if let (Some(best), Some(worst)) = (alive.first(), alive.last())
+        && worst.counts.loss() > 0.0
+    {
+        let [least, most] = [best, worst].map(|it| percent(it.counts.loss()));
+        let worst = name(worst);
+        let _ = writeln!(
+            text,
+            "{}: loss by stream, all trials: {least} to {most}, the most of {worst}",
+            size.name
+        );
+    }
+    text
+}
+
 /// What the tables do not say: frames that were more than lost, and limits.
 fn notes(report: &Report) -> String {
     let mut text = String::new();
@@ -250,6 +283,7 @@ fn notes(report: &Report) -> String {
                     writeln!(text, "{}: {} frames {what} in all trials", size.name, grouped(count as f64));
             }
         }
+        text += &streams(size);
         if size.throughput.last().is_some_and(|it| it.rate.is_none()) {
             let latency = if size.latency.is_empty() { "neither latency nor" } else { "no" };
             let _ = writeln!(text, "{}: {latency} back-to-back frames: no rate without loss", size.name);
@@ -270,7 +304,9 @@ fn notes(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::receiver::StreamCounts;
     use super::super::report::tests::example;
+    use super::super::streams::Stream;
     use super::*;
 
     #[test]
@@ -310,6 +346,22 @@ mod tests {
             text.contains("64: 1,234 frames duplicated") && text.contains("64: 5 frames corrupted"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn streams_that_do_not_arrive_and_uneven_loss_are_named() {
+        let of = |number: u8, received| StreamResult {
+            stream: Stream::between([198, 18, number, 2].into(), [198, 19, number, 2].into()),
+            counts: StreamCounts { sent: 1000, received, ..StreamCounts::default() },
+        };
+        let mut report = example();
+        report.streams = 3;
+        report.sizes[0].streams = vec![of(0, 1000), of(1, 0), of(2, 900)];
+        let text = report.text();
+        assert!(text.contains("UDP over IPv4, 3 streams in each direction"), "{text}");
+        let silent = "64: no frame of 1 of 3 streams arrived: 198.18.1.2 > 198.19.1.2\n";
+        let uneven = "64: loss by stream, all trials: 0% to 10.00%, the most of 198.18.2.2 > 198.19.2.2\n";
+        assert!(text.contains(silent) && text.contains(uneven), "{text}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::histogram::Histogram;
 use super::host::Disturbance;
-use super::receiver::Counts;
+use super::receiver::{Counts, StreamCounts};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -74,6 +74,33 @@ impl Delays {
     }
 }
 
+/// How loss was spread over several streams.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// Streams, of all directions.
+    pub streams: usize,
+    /// Streams that lost frames.
+    pub lossy: usize,
+    /// The least share of frames that a stream lost.
+    pub least: f64,
+    /// The greatest.
+    pub most: f64,
+}
+
+impl Spread {
+    /// That of the streams of all directions; none if each direction has one.
+    pub fn of(directions: &[Vec<StreamCounts>]) -> Option<Self> {
+        let losses = || directions.iter().flatten().filter(|it| it.sent > 0).map(StreamCounts::loss);
+        let streams = directions.iter().map(Vec::len).sum();
+        (streams > directions.len()).then(|| Self {
+            streams,
+            lossy: losses().filter(|&loss| loss > 0.0).count(),
+            least: losses().fold(1.0, f64::min),
+            most: losses().fold(0.0, f64::max),
+        })
+    }
+}
+
 /// One trial.
 #[derive(Clone, Debug, Serialize)]
 pub struct Trial {
@@ -94,6 +121,12 @@ pub struct Trial {
     pub lost: u64,
     /// The counts of each direction.
     pub directions: Vec<Counts>,
+    /// How loss was spread, if there were several streams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Spread>,
+    /// The counts of each stream of each direction.
+    #[serde(skip)]
+    pub streams: Vec<Vec<StreamCounts>>,
     /// The share of frames that left 0.1 ms or more behind their time.
     pub late_share: f64,
     /// The delays of all frames.

@@ -1,7 +1,6 @@
 //! The wires: pairs of ports to a device, and the same ports connected to each other, by which the tester is calibrated.
 
-use super::arp::Arp;
-use super::frame::Path;
+use super::addresses::Addresses;
 use super::tester::TesterPort;
 use crate::Outcome;
 use lab::{Lab, pin_thread};
@@ -11,7 +10,6 @@ use port::xdp::{Deferral, XdpOptions, XdpReceive};
 use port::{Receive, Transmit, Wake, af_packet, tap, xdp};
 use serde::Serialize;
 use std::io;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -31,40 +29,6 @@ pub enum Wire {
     AfXdp,
     /// Two TAP interfaces: the device is this machine's kernel.
     Tap,
-}
-
-/// The addresses of the tester's ports and of the routers next to them.
-#[derive(Clone, Copy, Debug)]
-pub struct Addresses {
-    /// The IP addresses of the ports.
-    pub ports: [Ipv4Addr; 2],
-    /// The tester's ends of ESP tunnels, which are its addresses at ports with ESP.
-    pub outer: [Option<Ipv4Addr>; 2],
-    /// The IP addresses of routers, if the device routes.
-    pub routers: Option<[Ipv4Addr; 2]>,
-}
-
-impl Addresses {
-    /// A hardware address of a port; locally administered, and of no interface, so that the kernel ignores test frames.
-    pub(crate) fn mac(port: usize) -> [u8; 6] {
-        [0x02, 0x25, 0x44, 0, 0, port as u8 + 1]
-    }
-
-    /// What answers ARP at a port.
-    fn arp(&self, port: usize) -> Arp {
-        let address = self.outer[port].unwrap_or(self.ports[port]);
-        Arp::new(Self::mac(port), address, self.routers.map(|routers| routers[port]))
-    }
-
-    /// The path from a port to the other, by the router's hardware address if there is one.
-    pub fn path(&self, from: usize, router: Option<[u8; 6]>) -> Path {
-        Path {
-            source_mac: Self::mac(from),
-            destination_mac: router.unwrap_or(Self::mac(1 - from)),
-            source: self.ports[from],
-            destination: self.ports[1 - from],
-        }
-    }
 }
 
 /// Open ports, and what has to live as long as they.
@@ -214,7 +178,7 @@ fn on_interfaces(addresses: &Addresses, halves: [Halves; 2], held: Held) -> Open
     let port = |port, (transmit, receive, _): Halves| TesterPort {
         transmit,
         receive,
-        arp: addresses.arp(port),
+        neighbour: addresses.neighbour(port),
         refused_is_lost: false,
     };
     Opened { ports: [port(0, first), port(1, second)], told, held }
@@ -225,7 +189,7 @@ fn in_memory(addresses: &Addresses, ends: [(RingTransmit, RingReceive); 2], held
     let port = |port, (transmit, receive): (RingTransmit, RingReceive)| TesterPort {
         transmit: Box::new(transmit),
         receive: Box::new(receive),
-        arp: addresses.arp(port),
+        neighbour: addresses.neighbour(port),
         refused_is_lost: true,
     };
     let told = [0, 1].map(|_| format!("rings of {SLOTS} frames"));

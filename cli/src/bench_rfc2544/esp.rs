@@ -1,13 +1,13 @@
 //! The keys of `postern bench rfc2544 --esp`: `sa` lines of ipsec-secgw, from the file of the device or from the command line.
 
 use bench::Outcome;
-use bench::rfc2544::{Esp, EspSa, Protocol};
+use bench::rfc2544::{Esp, EspSa, Family, Protocol};
 use clap::{Args, ValueEnum};
-use config::secgw::settings::{Action, Direction, Family, Mode, Policy, Sa, Settings};
+use config::secgw::settings::{self, Action, Direction, Mode, Policy, Sa, Settings};
 use config::secgw::{self, Context, Severity};
 use crypto::SecretBytes;
 use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -35,7 +35,7 @@ enum Side {
 
 /// The test frames, of which the policies see these fields.
 pub(super) struct Frames {
-    pub(super) addresses: [Ipv4Addr; 2],
+    pub(super) addresses: [IpAddr; 2],
     pub(super) protocol: Protocol,
     pub(super) both: bool,
     pub(super) in_memory: bool,
@@ -49,6 +49,9 @@ impl EspArguments {
                 return Err("--esp-side and --esp-sequence need keys\n  fix: --esp FILE, or --sa LINE".into());
             }
             return Ok(None);
+        }
+        if frames.addresses[0].is_ipv6() {
+            return Err("ESP is tested with frames over IPv4\n  fix: leave out --ipv6".into());
         }
         let side = self.esp_side.unwrap_or(if frames.in_memory { Side::Both } else { Side::Rx });
         if frames.in_memory && side != Side::Both {
@@ -110,7 +113,7 @@ impl EspArguments {
 impl Frames {
     /// The SA that the device opens frames from this port with: that of the policy for them, or the next if there are no policies.
     fn sa_from(&self, settings: &Settings, from: usize, is_each_side: bool) -> Outcome<EspSa> {
-        let mut policies = settings.policies_of(Family::V4, Direction::Inbound).peekable();
+        let mut policies = settings.policies_of(settings::Family::V4, Direction::Inbound).peekable();
         if policies.peek().is_some() {
             let policy = policies.filter(|policy| self.matches(policy, from)).max_by_key(|it| it.priority);
             return match policy.map(|policy| (policy.line, policy.action)) {
@@ -145,11 +148,11 @@ impl Frames {
 
     /// Whether a policy is for the frames from a port.
     fn matches(&self, policy: &Policy, from: usize) -> bool {
-        let [source, destination] = [self.addresses[from], self.addresses[1 - from]].map(IpAddr::from);
-        let [source_port, destination_port] = self.protocol.first_words();
+        let [source, destination] = [self.addresses[from], self.addresses[1 - from]];
+        let [source_port, destination_port] = self.protocol.first_words(Family::V4);
         policy.source.contains(&source)
             && policy.destination.contains(&destination)
-            && policy.protocol.contains(self.protocol.number())
+            && policy.protocol.contains(self.protocol.number(Family::V4))
             && policy.source_ports.contains(source_port)
             && policy.destination_ports.contains(destination_port)
     }

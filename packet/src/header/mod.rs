@@ -9,6 +9,7 @@ pub mod ethernet;
 pub mod flow;
 pub mod icmp;
 pub mod ip;
+pub mod neighbour;
 pub mod tcp;
 pub mod udp;
 pub mod wireguard;

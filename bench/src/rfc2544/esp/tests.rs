@@ -2,13 +2,13 @@
 
 use super::super::device::{Known, Virtual, tester_of};
 use super::super::frame::tests::path;
-use super::super::frame::{Protocol, Reader, Tag, Template};
+use super::super::frame::{Reader, Tag, Template};
 use super::super::tester::Tester;
 use super::super::trial::{Load, Purpose, Trial};
 use super::*;
 use crypto::engine::aws_lc::AwsLc;
 
-const TAG: Tag = Tag { stream: 7, sequence: 99, time: 5 };
+const TAG: Tag = Tag { trial: 7, sequence: 99, time: 5 };
 
 fn sa(spi: u32, name: &str) -> EspSa {
     let transform = Transform::by_name(name).expect("it is known");
@@ -25,7 +25,7 @@ fn esp(name: &str, ports: [bool; 2]) -> Esp {
 
 /// A batch with one frame of `length` bytes.
 fn frame(length: usize) -> Batch {
-    let (mut batch, template) = (Batch::new(8192), Template::new(Protocol::Udp, &path(), length));
+    let (mut batch, template) = (Batch::new(8192), Template::new(&path(), length));
     template.write(batch.append(length).expect("it fits"), TAG);
     batch
 }
@@ -36,7 +36,7 @@ fn ends(esp: &Esp, from: usize) -> Ends {
 
 #[test]
 fn frames_are_opened_as_they_were_sealed_with_every_kind_of_cipher() {
-    let reader = Reader::new(Protocol::Udp, &path());
+    let reader = Reader::new(&path());
     for transform in Transform::all() {
         for extended_from in [None, Some(1), Some(0xffff_fffe)] {
             let name = transform.name();
