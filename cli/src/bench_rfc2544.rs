@@ -1,12 +1,14 @@
 //! `postern bench rfc2544`: its arguments.
 
 mod esp;
+mod policies;
 
 use bench::rfc2544::{
     Addresses, Family, FrameSize, MOST_STREAMS, Options, Plan, Protocol, Report, Test, Wire, run,
 };
 use clap::{Args, ValueEnum};
-use esp::{EspArguments, Frames};
+use esp::EspArguments;
+use policies::Frames;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -222,12 +224,12 @@ pub(crate) fn measure(arguments: Arguments, progress: bool) -> bench::Outcome<Re
     let (wire, interfaces) = wire(arguments.wire, arguments.tx, arguments.rx)?;
     let ports = ports(&arguments.addresses, arguments.ipv6)?;
     let (both, count) = (arguments.both, usize::from(arguments.streams));
-    let frames = Frames { addresses: ports, protocol, both, in_memory: wire == Wire::Memory };
-    let esp = arguments.esp.read(&frames)?;
-    let outer = [0, 1]
-        .map(|port| esp.as_ref().and_then(|esp| esp.address(port)).into_iter().map(IpAddr::from).collect());
+    let frames = Frames { addresses: ports, protocol, both, in_memory: wire == Wire::Memory, streams: count };
+    let (esp, streams) = arguments.esp.read(&frames)?.unzip();
+    let outer = [0, 1].map(|port| esp.as_ref().map(|esp| esp.addresses(port)).unwrap_or_default());
     let routers = <[IpAddr; 2]>::try_from(&arguments.routers[..]).ok();
-    let addresses = Addresses { outer, routers, ..Addresses::spread(ports, count) };
+    let spread = Addresses::spread(ports, count);
+    let addresses = Addresses { streams: streams.unwrap_or(spread.streams), outer, routers };
     let report = run(&Options {
         wire,
         interfaces,

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A tester and a device, connected by two veth pairs: `t0` to `d0`, `t1` to `d1`.
-fn scene() -> Option<Lab> {
+pub fn scene() -> Option<Lab> {
     let lab = crate::support::lab(&["tester", "device"])?;
     let [tester, device] = ["tester", "device"].map(|name| lab.namespace(name));
     for number in 0..2 {
@@ -30,7 +30,7 @@ fn scene() -> Option<Lab> {
 }
 
 /// What the tester says in short trials of a few thousand frames a second, which a busy machine carries too.
-fn measure(lab: &Lab, words: &str) -> Value {
+pub fn measure(lab: &Lab, words: &str) -> Value {
     measure_in(lab, "tester", words)
 }
 
@@ -43,7 +43,7 @@ fn measure_in(lab: &Lab, namespace: &str, words: &str) -> Value {
 }
 
 /// The counts of all trials through the device: sent, received, lost, duplicated, reordered, corrupted.
-fn counts(report: &Value) -> [u64; 6] {
+pub fn counts(report: &Value) -> [u64; 6] {
     let trials = report["sizes"][0]["trials"].as_array().expect("a list");
     let through = trials.iter().filter(|trial| trial["purpose"] != "calibration");
     through.fold([0; 6], |sum, trial| {
@@ -54,7 +54,7 @@ fn counts(report: &Value) -> [u64; 6] {
 }
 
 /// A bridge or a router forwards whole frames in order, each once, and at some rate without loss.
-fn is_carried(report: &Value, what: &str) {
+pub fn is_carried(report: &Value, what: &str) {
     let [sent, received, _, duplicated, reordered, corrupted] = counts(report);
     assert!(sent > 300 && received * 10 > sent * 9, "{what}: {report:#}");
     assert_eq!([duplicated, reordered, corrupted], [0; 3], "{what}: {report:#}");

@@ -6,6 +6,7 @@ mod closed;
 mod commit;
 mod congestion;
 mod daemon;
+mod devices;
 mod engines;
 mod esp;
 mod frames;

@@ -16,7 +16,6 @@ use lab::strongswan::StrongSwan;
 use lab::{Lab, Process};
 use rustix::process::Signal;
 use serde::Serialize;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -75,8 +74,7 @@ pub(super) struct Device {
 /// The tester's addresses; `routers` if the device routes.
 pub(super) fn addresses(esp: Option<&Esp>, routes: bool) -> Addresses {
     Addresses {
-        outer: [0, 1]
-            .map(|port| esp.and_then(|esp| esp.address(port)).into_iter().map(IpAddr::from).collect()),
+        outer: [0, 1].map(|port| esp.map(|esp| esp.addresses(port)).unwrap_or_default()),
         routers: routes.then(|| [[198, 18, 0, 1].into(), [198, 19, 0, 1].into()]),
         ..Addresses::between([[198, 18, 0, 2].into(), [198, 19, 0, 2].into()])
     }
@@ -87,7 +85,7 @@ pub(super) fn looped(setup: Setup) -> Outcome<Session> {
     let esp = (setup == Setup::One).then(|| Keys::random().map(|keys| keys.esp())).transpose()?;
     let addresses = addresses(esp.as_ref(), false);
     let wire = if setup == Setup::Memory { Wire::Memory } else { Wire::AfXdp };
-    let ends = Protected::load(esp.as_ref(), true)?.looped;
+    let ends = Protected::load(esp.as_ref(), &addresses)?.looped;
     Ok(Session::new(wire.open_loop(&addresses)?, addresses, ends))
 }
 
@@ -118,7 +116,7 @@ impl Device {
         let addresses = addresses(esp.as_ref(), kind == Kind::StrongSwan);
         let open = || Wire::AfXdp.open(&["t0".to_owned(), "t1".to_owned()], &addresses, programs.core, false);
         let opened: Opened = lab.enter("tester", open)??;
-        let ends = Protected::load(esp.as_ref(), true)?.ends;
+        let ends = Protected::load(esp.as_ref(), &addresses)?.ends;
         let session = Session::new(opened, addresses, ends);
         let mut device = Self { kind, setup, session, esp, processes, _charons: charons, lab, directory };
         device.wait()?;

@@ -60,7 +60,7 @@ impl InMemory {
         let thread = std::thread::Builder::new().name("device".to_owned()).spawn(carry)?;
         let addresses = addresses(None, false);
         let ends = [(to_first, from_first), (to_second, from_second)];
-        let session = Session::new(Opened::in_memory(&addresses, ends), addresses, Vec::new());
+        let session = Session::new(Opened::in_memory(&addresses, ends), addresses, [None, None]);
         Ok(Self { session, stop, thread: Some(thread) })
     }
 }

@@ -5,7 +5,7 @@
 
 use super::protocol::Setup;
 use crate::Outcome;
-use crate::rfc2544::{Addresses, Esp, EspSa};
+use crate::rfc2544::{Addresses, Esp, EspSa, OuterAddresses};
 use crypto::SecretBytes;
 use std::fmt::Write as _;
 
@@ -34,14 +34,17 @@ impl Keys {
             transform: tunnel::esp::Transform::Aead(crypto::Cipher::Aes128Gcm, 16),
             keys: SecretBytes::new(self.0[place].to_vec()),
             extended_from: None,
-            source: source.parse().expect("literal"),
-            destination: destination.parse().expect("literal"),
+            tunnel: Some(OuterAddresses {
+                source: source.parse().expect("literal"),
+                destination: destination.parse().expect("literal"),
+            }),
+            in_udp: false,
         };
         Esp {
             ports: [false, true],
             sealed_by_device: vec![sa(0, LEFT, RIGHT)],
-            opened_by_device: [None, Some(sa(1, RIGHT, LEFT))],
-            first_sequence: None,
+            opened_by_device: [Vec::new(), vec![sa(1, RIGHT, LEFT)]],
+            ..Esp::default()
         }
     }
 

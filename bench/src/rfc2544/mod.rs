@@ -12,11 +12,13 @@ mod arp;
 pub(crate) mod chart;
 #[cfg(test)]
 mod device;
+mod end;
 mod esp;
 mod frame;
 mod histogram;
 pub(crate) mod host;
 mod neighbour;
+mod outer;
 mod pacer;
 mod plan;
 pub(crate) mod procedure;
@@ -33,6 +35,7 @@ pub(crate) mod wire;
 pub use addresses::Addresses;
 pub use esp::{Esp, EspReport, EspSa};
 pub use frame::Protocol;
+pub use outer::OuterAddresses;
 pub use plan::Plan;
 #[cfg(test)]
 pub(crate) use report::tests::example;
@@ -195,7 +198,7 @@ pub fn run(options: &Options) -> Outcome<Report> {
     let device_core = usize::from(options.core == 0);
     options.check_mtu()?;
     let Protected { ends, looped: looped_ends, engines } =
-        Protected::load(options.esp.as_ref(), options.both)?;
+        Protected::load(options.esp.as_ref(), &options.addresses)?;
     let looped = options.wire.open_loop(&options.addresses)?;
     let mut opened =
         options.wire.open(&options.interfaces, &options.addresses, device_core, options.defer_napi)?;

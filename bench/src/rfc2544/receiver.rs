@@ -23,6 +23,8 @@ pub struct Counts {
     pub clear: u64,
     /// Frames whose ESP sequence number another frame has had.
     pub repeated: u64,
+    /// Frames that arrived under another SA than that of the policy for them.
+    pub other_sa: u64,
     /// Frames that are not ours.
     pub foreign: u64,
     /// Frames of an earlier trial.
@@ -50,6 +52,7 @@ impl Counts {
             corrupted: self.corrupted + other.corrupted,
             clear: self.clear + other.clear,
             repeated: self.repeated + other.repeated,
+            other_sa: self.other_sa + other.other_sa,
             foreign: self.foreign + other.foreign,
             stale: self.stale + other.stale,
         }
@@ -231,6 +234,7 @@ mod tests {
             corrupted: 1,
             clear: 0,
             repeated: 0,
+            other_sa: 0,
             foreign: 1,
             stale: 1,
         };

@@ -1,7 +1,8 @@
 //! One tester and what it measures through its two ports: with them connected to each other, its own limits; else those of a device.
 
 use super::addresses::Addresses;
-use super::esp::{Ends, Esp};
+use super::end::End;
+use super::esp::Esp;
 use super::host::Host;
 use super::procedure::{Limit, Procedure, Throughput};
 use super::report::{Calibration, SizeResult, StreamResult};
@@ -51,23 +52,22 @@ impl Engines {
     }
 }
 
-/// What seals and opens in each direction, through the device and without it, and the engines that may do it.
+/// What seals and opens at each port, of the device and without it, and the engines that may do it.
 pub(crate) struct Protected {
-    pub(crate) ends: Vec<Ends>,
-    pub(crate) looped: Vec<Ends>,
+    pub(crate) ends: [Option<End>; 2],
+    pub(crate) looped: [Option<End>; 2],
     pub(crate) engines: Engines,
 }
 
 impl Protected {
     /// Loads the keys of `esp`; none without ESP.
-    pub(crate) fn load(esp: Option<&Esp>, both: bool) -> Outcome<Self> {
+    pub(crate) fn load(esp: Option<&Esp>, addresses: &Addresses) -> Outcome<Self> {
         let engines = Choice::here(None);
-        let directions = 0..1 + usize::from(both);
         let Some(esp) = esp else {
-            return Ok(Self { ends: Vec::new(), looped: Vec::new(), engines: Engines(engines) });
+            return Ok(Self { ends: [None, None], looped: [None, None], engines: Engines(engines) });
         };
-        let ends = directions.clone().map(|from| esp.ends(from, &engines)).collect::<Outcome<_>>()?;
-        let looped = directions.map(|from| esp.looped_ends(from, &engines)).collect::<Outcome<_>>()?;
+        let ends = [esp.end(0, addresses, &engines)?, esp.end(1, addresses, &engines)?];
+        let looped = [esp.looped_end(0, addresses, &engines)?, esp.looped_end(1, addresses, &engines)?];
         Ok(Self { ends, looped, engines: Engines(engines) })
     }
 }
@@ -83,8 +83,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A tester with these ports; `ends` seal and open the frames of each direction.
-    pub(crate) fn new(opened: Opened, addresses: Addresses, ends: Vec<Ends>) -> Self {
+    /// A tester with these ports; `ends` seal and open the frames at them.
+    pub(crate) fn new(opened: Opened, addresses: Addresses, ends: [Option<End>; 2]) -> Self {
         let Opened { ports, told, held } = opened;
         let tester = Tester::new(RealClock(Instant::now()), ports, Host::Here).with_ends(ends);
         Self { tester, addresses, routers: [None; 2], told, _held: held }
@@ -96,8 +96,8 @@ impl Session {
         Ok(())
     }
 
-    /// What seals and opens the frames, by direction.
-    pub(crate) fn ends(&self) -> &[Ends] {
+    /// What seals and opens the frames, by port.
+    pub(crate) fn ends(&self) -> &[Option<End>; 2] {
         self.tester.ends()
     }
 

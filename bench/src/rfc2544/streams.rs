@@ -34,8 +34,14 @@ impl Stream {
 
     /// So many streams: from and to 256 networks next to these addresses, then further hosts of them.
     pub fn spread(source: IpAddr, destination: IpAddr, count: usize) -> Vec<Self> {
-        let stream = |number| Self::between(neighbouring(source, number), neighbouring(destination, number));
-        (0..count).map(stream).collect()
+        (0..count).map(|number| Self::between(source, destination).neighbour(number)).collect()
+    }
+
+    /// Stream `number` of those next to this one.
+    #[must_use]
+    pub fn neighbour(self, number: usize) -> Self {
+        let [source, destination] = [self.source, self.destination].map(|it| neighbour(it, number));
+        Self { source, destination, ..self }
     }
 
     /// The stream in the other direction.
@@ -47,7 +53,7 @@ impl Stream {
 }
 
 /// The address of stream `number` next to this one.
-fn neighbouring(address: IpAddr, number: usize) -> IpAddr {
+fn neighbour(address: IpAddr, number: usize) -> IpAddr {
     let (network, host) = ((number % NETWORKS) as u8, (number / NETWORKS) as u8);
     match address {
         IpAddr::V4(address) => {

@@ -1,12 +1,14 @@
 //! One trial: frames leave at their times, what arrives is counted, and stragglers are waited for. All in one thread.
 
-use super::esp::{Ends, Fate, unsealed};
+use super::end::{End, Fate, Opened, unsealed};
 use super::frame::{Path, Reader, Seen, Template};
 use super::histogram::Histogram;
 use super::host::{Disturbance, Host};
 use super::neighbour::Neighbour;
+use super::outer::ROOM;
 use super::pacer::Pacer;
 use super::receiver::{Counts, Receiver, Sampling};
+use super::streams::stream_of;
 use super::trial::{Delays, Load, Spread, Trial};
 use packet::{Batch, DropCounters};
 use port::pcap::{Capture, Captured};
@@ -84,8 +86,8 @@ pub struct Tester<C> {
     pub clock: C,
     ports: [TesterPort; 2],
     directions: Vec<Direction>,
-    /// ESP, by direction; empty if there is none.
-    ends: Vec<Ends>,
+    /// What seals and opens the frames, by port.
+    ends: [Option<End>; 2],
     batch: Batch,
     drops: DropCounters,
     host: Host,
@@ -96,7 +98,7 @@ impl<C: Clock> Tester<C> {
     /// A tester of frames of these lengths, in turn, on one or two paths: from the first port to the second, and back.
     pub fn new(clock: C, ports: [TesterPort; 2], host: Host) -> Self {
         let (batch, drops) = (Batch::new(BATCH), DropCounters::default());
-        Self { clock, ports, directions: Vec::new(), ends: Vec::new(), batch, drops, host, trials: 0 }
+        Self { clock, ports, directions: Vec::new(), ends: [None, None], batch, drops, host, trials: 0 }
     }
 
     /// Sets the frames of the next trials: their paths, and their lengths in turn.
@@ -116,14 +118,14 @@ impl<C: Clock> Tester<C> {
         self.directions = paths.iter().enumerate().map(direction).collect();
     }
 
-    /// Sets what seals and opens the frames, by direction.
+    /// Sets what seals and opens the frames, by port.
     #[must_use]
-    pub fn with_ends(self, ends: Vec<Ends>) -> Self {
+    pub fn with_ends(self, ends: [Option<End>; 2]) -> Self {
         Self { ends, ..self }
     }
 
-    /// What seals and opens the frames, by direction.
-    pub fn ends(&self) -> &[Ends] {
+    /// What seals and opens the frames, by port.
+    pub fn ends(&self) -> &[Option<End>; 2] {
         &self.ends
     }
 
@@ -189,11 +191,13 @@ impl<C: Clock> Tester<C> {
             return Ok(false);
         }
         self.batch.clear();
+        let end = self.ends[direction.from].as_mut();
+        let room = if end.is_some() { ROOM } else { 0 };
         for sequence in direction.next..direction.next + count {
-            direction.append(&mut self.batch, sequence, now);
+            direction.append(&mut self.batch, sequence, now, room);
         }
-        if let Some(sealer) = self.ends.get_mut(index).and_then(|it| it.sealer.as_mut()) {
-            sealer.seal(&mut self.batch)?;
+        if let Some(end) = end {
+            end.seal(&mut self.batch, direction.next)?;
         }
         self.batch.close_train(0, None, 0);
         let port = &mut self.ports[direction.from];
@@ -216,16 +220,10 @@ impl<C: Clock> Tester<C> {
             any = true;
             let now = self.clock.now();
             let mut requests = Vec::new();
-            if let Some(index) = self.directions.iter().position(|it| it.to == place) {
-                let opener = self.ends.get_mut(index).and_then(|it| it.opener.as_mut());
-                let fates = opener.map(|opener| opener.open(&mut self.batch));
-                let note =
-                    Note { direction: &mut self.directions[index], neighbour: &mut port.neighbour, now };
-                note.all(&self.batch, fates, &mut requests);
-            } else {
-                let all = self.batch.live(0..self.batch.len());
-                requests.extend(all.filter_map(|index| port.neighbour.answer(self.batch.packet(index))));
-            }
+            let opened = self.ends[place].as_mut().and_then(|end| end.open(&mut self.batch));
+            let direction = self.directions.iter_mut().find(|it| it.to == place);
+            let note = Note { direction, neighbour: &mut port.neighbour, now };
+            note.all(&self.batch, opened, &mut requests);
             for answer in requests {
                 port.send(&answer, &mut self.batch, &self.drops);
             }
@@ -296,43 +294,62 @@ impl<C: Clock> Tester<C> {
     }
 }
 
-/// Notes the frames that arrived in a direction.
+/// Notes the frames that arrived at a port.
 struct Note<'a> {
-    direction: &'a mut Direction,
+    /// The direction that ends there; none if the tester only answers.
+    direction: Option<&'a mut Direction>,
     neighbour: &'a mut Neighbour,
     now: u64,
 }
 
 impl Note<'_> {
-    /// Notes a batch, of which ESP is already opened; answers to ARP and neighbour discovery are added to `requests`.
+    /// Notes a batch, of which encrypted packets are already opened; answers to ARP and neighbour discovery are added to `requests`.
     #[inline]
-    fn all(self, batch: &Batch, fates: Option<&[Fate]>, requests: &mut Vec<Vec<u8>>) {
-        let Self { direction: Direction { reader, receiver, .. }, neighbour, now } = self;
-        let Some(fates) = fates else {
+    fn all(mut self, batch: &Batch, opened: Option<Opened<'_>>, requests: &mut Vec<Vec<u8>>) {
+        let Some(Opened { fates, expected }) = opened else {
             for index in batch.live(0..batch.len()) {
-                let frame = batch.packet(index);
-                receiver.note(reader.read(frame), now);
-                requests.extend(neighbour.answer(frame));
+                self.frame(batch.packet(index), false, requests);
             }
             return;
         };
         for (index, fate) in fates.iter().enumerate() {
-            let packet = batch.packet(index);
             match *fate {
-                Fate::Frame => {
-                    receiver.note(unsealed(reader.read(packet)), now);
-                    requests.extend(neighbour.answer(packet));
-                }
-                Fate::Opened { is_repeated } => {
-                    if receiver.note(reader.read_packet(packet), now) && is_repeated {
-                        receiver.counts.repeated += 1;
-                    }
+                Fate::Frame => self.frame(batch.packet(index), true, requests),
+                Fate::Opened { is_repeated, sa } => {
+                    self.opened(batch.packet(index), is_repeated, sa, expected);
                 }
                 Fate::Corrupt => {
-                    receiver.note(Seen::Corrupt(None), now);
+                    if let Some(direction) = &mut self.direction {
+                        direction.receiver.note(Seen::Corrupt(None), self.now);
+                    }
                 }
                 Fate::Nothing | Fate::Sealed(_) => {}
             }
+        }
+    }
+
+    /// Notes a frame that came as it is.
+    #[inline]
+    fn frame(&mut self, frame: &[u8], is_protected: bool, requests: &mut Vec<Vec<u8>>) {
+        if let Some(Direction { reader, receiver, .. }) = &mut self.direction {
+            let seen = reader.read(frame);
+            receiver.note(if is_protected { unsealed(seen) } else { seen }, self.now);
+        }
+        requests.extend(self.neighbour.answer(frame));
+    }
+
+    /// Notes a packet that was opened under an SA.
+    #[inline]
+    fn opened(&mut self, packet: &[u8], is_repeated: bool, sa: u32, expected: &[u32]) {
+        let Some(Direction { reader, receiver, .. }) = &mut self.direction else { return };
+        let seen = reader.read_packet(packet);
+        if !receiver.note(seen, self.now) {
+            return;
+        }
+        receiver.counts.repeated += u64::from(is_repeated);
+        if let (Seen::Ours(tag), false) = (seen, expected.is_empty()) {
+            let is_right = expected[stream_of(tag.sequence, expected.len())] == sa;
+            receiver.counts.other_sa += u64::from(!is_right);
         }
     }
 }
@@ -362,13 +379,17 @@ impl Direction {
     }
 
     #[inline]
-    fn append(&self, batch: &mut Batch, sequence: u64, now: u64) {
+    fn append(&self, batch: &mut Batch, sequence: u64, now: u64, room: usize) {
         let template = match &self.templates[..] {
             [one] => one,
             several => &several[(sequence % several.len() as u64) as usize],
         };
-        let frame = batch.append(template.length()).expect("a batch has room for a burst");
-        template.write(frame, self.receiver.tag(sequence, now));
+        let (index, length) = (batch.len(), template.length());
+        let frame = batch.append(room + length).expect("a batch has room for a burst");
+        template.write(&mut frame[room..], self.receiver.tag(sequence, now));
+        if room > 0 {
+            batch.shrink(index, room, length);
+        }
     }
 
     /// Notes that `taken` frames left at `now`.

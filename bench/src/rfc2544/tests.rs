@@ -35,11 +35,11 @@ fn esp() -> Esp {
         transform: tunnel::esp::Transform::Aead(crypto::Cipher::Aes128Gcm, 16),
         keys: crypto::SecretBytes::new(vec![spi as u8; 20]),
         extended_from: None,
-        source: [192, 0, 2, 1].into(),
-        destination: [192, 0, 2, 2].into(),
+        tunnel: Some(OuterAddresses { source: [192, 0, 2, 1].into(), destination: [192, 0, 2, 2].into() }),
+        in_udp: false,
     };
-    let opened_by_device = [Some(sa(2000)), Some(sa(2001))];
-    Esp { ports: [true; 2], sealed_by_device: Vec::new(), opened_by_device, first_sequence: None }
+    let opened_by_device = [vec![sa(2000)], vec![sa(2001)]];
+    Esp { ports: [true; 2], opened_by_device, ..Esp::default() }
 }
 
 fn in_memory(protocol: Protocol, esp: Option<Esp>, tests: Vec<Test>) -> Options {

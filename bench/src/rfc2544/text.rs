@@ -1,5 +1,6 @@
 //! The result as tables: one for each measurement, a row for each frame size.
 
+use super::esp::EspReport;
 use super::procedure::{Limit, Throughput};
 use super::receiver::Counts;
 use super::report::{Report, SizeResult, StreamResult};
@@ -105,14 +106,39 @@ fn esp(report: &Report) -> String {
     let names = report.interfaces.iter().zip(["tx", "rx"]).zip(esp.ports).filter(|it| it.1);
     let names = names.map(|((interface, side), _)| if interface.is_empty() { side } else { interface });
     let mut text = format!("ESP at {}", names.collect::<Vec<_>>().join(" and "));
-    for (spi, name) in &esp.opens {
-        let _ = write!(text, "; opens SPI {spi} ({name})");
-    }
-    for (spi, name, next) in &esp.seals {
-        let _ = write!(text, "; sealed with SPI {spi} ({name}) up to sequence number {}", next - 1);
+    if esp.opens.len() + esp.seals.len() > FEW_SAS {
+        text += &many_sas(esp);
+    } else {
+        for (spi, name, _) in &esp.opens {
+            let _ = write!(text, "; opens SPI {spi} ({name})");
+        }
+        for (spi, name, next) in &esp.seals {
+            let _ = write!(text, "; sealed with SPI {spi} ({name}) up to sequence number {}", next - 1);
+        }
     }
     let _ = writeln!(text, "; engines: {}", esp.engines.join(", "));
+    for note in &esp.notes {
+        let _ = writeln!(text, "{note}");
+    }
     text + "frame sizes are those of the frames without ESP\n"
+}
+
+/// So many SAs in a line; the sequence numbers of more are in the JSON.
+const FEW_SAS: usize = 6;
+
+/// How many SAs were used, and which were not.
+fn many_sas(esp: &EspReport) -> String {
+    let unused: Vec<String> = esp.opens.iter().filter(|sa| sa.2 == 0).map(|sa| sa.0.to_string()).collect();
+    let mut text = format!("; opened {} SAs", esp.opens.len() - unused.len());
+    if !unused.is_empty() {
+        let more = if unused.len() > FEW_SAS { ", ..." } else { "" };
+        let _ =
+            write!(text, ", nothing came under SPI {}{more}", unused[..unused.len().min(FEW_SAS)].join(", "));
+    }
+    if let Some(most) = esp.seals.iter().map(|seal| seal.2 - 1).max() {
+        let _ = write!(text, "; sealed with {} SAs up to sequence number {most}", esp.seals.len());
+    }
+    text
 }
 
 pub(crate) fn rate(throughput: &Throughput) -> String {
@@ -277,6 +303,7 @@ fn notes(report: &Report) -> String {
             (sum.corrupted, "corrupted"),
             (sum.clear, "not encrypted where ESP is expected"),
             (sum.repeated, "with an ESP sequence number that another frame has had"),
+            (sum.other_sa, "under another SA than that of their policy"),
         ] {
             if count > 0 {
                 let _ =

@@ -16,7 +16,7 @@ pub mod bed;
 mod configured;
 mod depart;
 mod frame;
-mod headers;
+pub mod headers;
 mod ike;
 mod inbound;
 mod large;
