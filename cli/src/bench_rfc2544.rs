@@ -2,15 +2,17 @@
 
 mod esp;
 mod policies;
+mod wireguard;
 
 use bench::rfc2544::{
-    Addresses, Family, FrameSize, MOST_STREAMS, Options, Plan, Protocol, Report, Test, Wire, run,
+    Addresses, Family, FrameSize, MOST_STREAMS, Options, Plan, Protection, Protocol, Report, Test, Wire, run,
 };
 use clap::{Args, ValueEnum};
 use esp::EspArguments;
 use policies::Frames;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use wireguard::WireGuardArguments;
 
 #[derive(Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
@@ -56,9 +58,14 @@ pub(crate) struct Arguments {
     protocol: ProtocolName,
     #[command(flatten)]
     esp: EspArguments,
+    #[command(flatten)]
+    wireguard: WireGuardArguments,
     /// Frames that leave together, at the same mean rate
     #[arg(long, value_parser = ["1", "16", "64", "256", "1024"], default_value = "1")]
     burst: String,
+    /// One frame in a hundred is a broadcast frame beside the test frames (RFC 2544 section 11.1)
+    #[arg(long)]
+    broadcast: bool,
     /// Speed of the line in Gbit/s, which limits the rates and is drawn as theory
     #[arg(long, value_name = "GBIT", value_parser = line)]
     line: Option<f64>,
@@ -226,10 +233,15 @@ pub(crate) fn measure(arguments: Arguments, progress: bool) -> bench::Outcome<Re
     let (both, count) = (arguments.both, usize::from(arguments.streams));
     let frames = Frames { addresses: ports, protocol, both, in_memory: wire == Wire::Memory, streams: count };
     let (esp, streams) = arguments.esp.read(&frames)?.unzip();
-    let outer = [0, 1].map(|port| esp.as_ref().map(|esp| esp.addresses(port)).unwrap_or_default());
+    let streams = streams.unwrap_or(Addresses::spread(ports, count).streams);
+    let wireguard = arguments.wireguard.read(&frames, &streams)?;
     let routers = <[IpAddr; 2]>::try_from(&arguments.routers[..]).ok();
-    let spread = Addresses::spread(ports, count);
-    let addresses = Addresses { streams: streams.unwrap_or(spread.streams), outer, routers };
+    if wireguard.is_some() && wire.has_interfaces() && routers.is_none() {
+        return Err("a WireGuard gateway routes\n  fix: --routers with its addresses on both sides".into());
+    }
+    let protection = esp.map(Protection::Esp).or(wireguard.map(Protection::WireGuard));
+    let outer = [0, 1].map(|port| protection.as_ref().map(|it| it.addresses(port)).unwrap_or_default());
+    let addresses = Addresses { streams, outer, routers };
     let report = run(&Options {
         wire,
         interfaces,
@@ -237,7 +249,8 @@ pub(crate) fn measure(arguments: Arguments, progress: bool) -> bench::Outcome<Re
         defer_napi: arguments.defer_napi,
         both,
         protocol,
-        esp,
+        protection,
+        broadcasts: arguments.broadcast,
         sizes: sizes(arguments.size, addresses.family())?,
         addresses,
         tests: tests.collect(),

@@ -30,6 +30,9 @@ mod strongswan;
 #[path = "../netns/support.rs"]
 #[allow(dead_code)]
 mod support;
+#[path = "../netns/tester.rs"]
+#[allow(dead_code)]
+mod tester;
 mod virtio_crypto;
 mod wireguard_go;
 mod xfrm;

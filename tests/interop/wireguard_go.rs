@@ -1,6 +1,7 @@
 //! With wireguard-go, in both directions, and under its own test script.
 
 use crate::support::{PLAN, answers, daemon, sites, skip, tcp_arrives_whole, udp_echoes};
+use crate::tester;
 use lab::wireguard::{Daemon, Gateway, Tunnel};
 use std::path::{Path, PathBuf};
 
@@ -68,6 +69,15 @@ fn a_preshared_key_meets_on_both_sides() {
     assert!(reached(), "both have the key");
     share(["33", "33"]);
     tcp_arrives_whole(&lab, "b", "a", &tunnel.inside[0], 1 << 20).expect("both have the other key");
+}
+
+#[test]
+fn wireguard_go_is_a_device_under_test() {
+    let Some(peer) = wireguard_go() else { return };
+    let Some(mut lab) = tester::scene() else { return };
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let _gateway = tester::start_gateway(&mut lab, &peer, file.path()).expect("it starts");
+    tester::test_gateway(&lab, file.path(), "wireguard-go");
 }
 
 /// The script that wireguard-go's own developers test it with, unmodified.

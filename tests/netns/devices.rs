@@ -1,7 +1,8 @@
-//! `postern bench rfc2544` through devices that encrypt: an encryptor with SAs of every form.
+//! `postern bench rfc2544` through devices that encrypt: an encryptor with SAs of every form, and a
+//! WireGuard gateway.
 
-use crate::frames::{counts, is_carried, measure, scene};
-use crate::support::{PATIENCE, postern};
+use crate::support::{PATIENCE, daemon, postern};
+use crate::tester::{counts, is_carried, measure, scene, start_gateway, test_gateway};
 use lab::{Lab, wait_until};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -110,4 +111,12 @@ fn an_encryptor_is_tested_with_sas_of_every_form_and_frames_of_both_families() {
         let opened: u64 = of("opens").iter().map(used).sum();
         assert!(opened >= counts(&report)[1] / 3, "{opened}: {report:#}");
     }
+}
+
+#[test]
+fn our_wireguard_gateway_is_tested_over_both_families() {
+    let Some(mut lab) = scene() else { return };
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let _gateway = start_gateway(&mut lab, &daemon(), file.path()).expect("it starts");
+    test_gateway(&lab, file.path(), "postern");
 }

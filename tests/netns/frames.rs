@@ -2,6 +2,7 @@
 //! damages frames.
 
 use crate::support::postern;
+use crate::tester::{counts, is_carried, measure, measure_in, scene};
 use lab::{Lab, wait_until};
 use packet::{Batch, DropCounters};
 use port::af_packet;
@@ -13,56 +14,6 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// A tester and a device, connected by two veth pairs: `t0` to `d0`, `t1` to `d1`.
-pub fn scene() -> Option<Lab> {
-    let lab = crate::support::lab(&["tester", "device"])?;
-    let [tester, device] = ["tester", "device"].map(|name| lab.namespace(name));
-    for number in 0..2 {
-        let (near, far) = (format!("t{number}"), format!("d{number}"));
-        let words =
-            ["link", "add", &near, "netns", &tester, "type", "veth", "peer", "name", &far, "netns", &device];
-        lab::run("ip", words).expect("a veth pair can be made");
-        lab.ip("tester", &format!("link set {near} up")).expect("it is there");
-        lab.ip("device", &format!("link set {far} up")).expect("it is there");
-    }
-    Some(lab)
-}
-
-/// What the tester says in short trials of a few thousand frames a second, which a busy machine carries too.
-pub fn measure(lab: &Lab, words: &str) -> Value {
-    measure_in(lab, "tester", words)
-}
-
-fn measure_in(lab: &Lab, namespace: &str, words: &str) -> Value {
-    let mut command: Command = lab.command(namespace, postern());
-    command.args("bench rfc2544 --json --line 0.004 --seconds 0.1 --size 128".split(' '));
-    let output = command.args(words.split_whitespace()).output().expect("it runs");
-    assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("JSON")
-}
-
-/// The counts of all trials through the device: sent, received, lost, duplicated, reordered, corrupted.
-pub fn counts(report: &Value) -> [u64; 6] {
-    let trials = report["sizes"][0]["trials"].as_array().expect("a list");
-    let through = trials.iter().filter(|trial| trial["purpose"] != "calibration");
-    through.fold([0; 6], |sum, trial| {
-        let of = |name: &str| trial[name].as_u64().expect("a count");
-        let names = ["sent", "received", "lost", "duplicated", "reordered", "corrupted"];
-        std::array::from_fn(|place| sum[place] + of(names[place]))
-    })
-}
-
-/// A bridge or a router forwards whole frames in order, each once, and at some rate without loss.
-pub fn is_carried(report: &Value, what: &str) {
-    let [sent, received, _, duplicated, reordered, corrupted] = counts(report);
-    assert!(sent > 300 && received * 10 > sent * 9, "{what}: {report:#}");
-    assert_eq!([duplicated, reordered, corrupted], [0; 3], "{what}: {report:#}");
-    let size = &report["sizes"][0];
-    let pdr = size["throughput"][0]["rate"].as_f64();
-    assert!(pdr.is_some_and(|rate| rate > 100.0), "{what}: {report:#}");
-    assert!(size["calibration"]["most"].as_f64().is_some_and(|rate| rate > 4000.0), "{what}: {report:#}");
-}
 
 #[test]
 fn a_bridge_and_a_router_are_measured_by_either_wire_and_keep_their_interfaces() {

@@ -43,6 +43,7 @@ mod rights;
 mod secgw;
 mod shell;
 mod support;
+mod tester;
 mod transactions;
 mod tunnel;
 mod uapi;

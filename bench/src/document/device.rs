@@ -11,7 +11,7 @@ use super::secgw::{Keys, LEFT, RIGHT};
 use crate::Outcome;
 use crate::rfc2544::session::{Protected, Session};
 use crate::rfc2544::wire::Opened;
-use crate::rfc2544::{Addresses, Esp, FrameSize, Plan, Protocol, Wire};
+use crate::rfc2544::{Addresses, Esp, FrameSize, Plan, Protection, Protocol, Wire};
 use lab::strongswan::StrongSwan;
 use lab::{Lab, Process};
 use rustix::process::Signal;
@@ -85,7 +85,7 @@ pub(super) fn looped(setup: Setup) -> Outcome<Session> {
     let esp = (setup == Setup::One).then(|| Keys::random().map(|keys| keys.esp())).transpose()?;
     let addresses = addresses(esp.as_ref(), false);
     let wire = if setup == Setup::Memory { Wire::Memory } else { Wire::AfXdp };
-    let ends = Protected::load(esp.as_ref(), &addresses)?.looped;
+    let ends = Protected::load(esp.clone().map(Protection::Esp).as_ref(), &addresses)?.looped;
     Ok(Session::new(wire.open_loop(&addresses)?, addresses, ends))
 }
 
@@ -116,7 +116,7 @@ impl Device {
         let addresses = addresses(esp.as_ref(), kind == Kind::StrongSwan);
         let open = || Wire::AfXdp.open(&["t0".to_owned(), "t1".to_owned()], &addresses, programs.core, false);
         let opened: Opened = lab.enter("tester", open)??;
-        let ends = Protected::load(esp.as_ref(), &addresses)?.ends;
+        let ends = Protected::load(esp.clone().map(Protection::Esp).as_ref(), &addresses)?.ends;
         let session = Session::new(opened, addresses, ends);
         let mut device = Self { kind, setup, session, esp, processes, _charons: charons, lab, directory };
         device.wait()?;

@@ -13,20 +13,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A clock that only moves when it is read.
-#[derive(Clone, Default)]
-pub struct Virtual(Arc<AtomicU64>);
+#[derive(Clone)]
+pub struct Virtual {
+    time: Arc<AtomicU64>,
+    /// Nanoseconds that a look at all ports takes when nothing is there.
+    pub look: u64,
+}
+
+impl Default for Virtual {
+    fn default() -> Self {
+        Self { time: Arc::default(), look: 1_000 }
+    }
+}
 
 impl Clock for Virtual {
     fn now(&self) -> u64 {
-        self.0.fetch_add(100, Ordering::Relaxed)
+        self.time.fetch_add(100, Ordering::Relaxed)
     }
 
     fn rest(&self, nanoseconds: u64) {
-        self.0.fetch_add(nanoseconds, Ordering::Relaxed);
+        self.time.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
     fn idle(&self) {
-        self.rest(1_000);
+        self.rest(self.look);
     }
 }
 
@@ -60,7 +70,7 @@ struct Queue {
 
 impl Transmit for Queue {
     fn transmit(&mut self, batch: &mut Batch, _: &DropCounters) {
-        let now = self.clock.0.load(Ordering::Relaxed);
+        let now = self.clock.time.load(Ordering::Relaxed);
         let service = (1e9 / self.known.rate) as u64;
         let mut frames = self.frames.lock().expect("no test panics here");
         for index in batch.live(0..batch.len()) {
@@ -78,7 +88,7 @@ impl Transmit for Queue {
 
 impl Receive for Queue {
     fn receive(&mut self, batch: &mut Batch, _: &DropCounters) -> io::Result<usize> {
-        let now = self.clock.0.load(Ordering::Relaxed);
+        let now = self.clock.time.load(Ordering::Relaxed);
         let mut frames = self.frames.lock().expect("no test panics here");
         let before = batch.len();
         while frames.front().is_some_and(|it| it.0 <= now) {

@@ -5,10 +5,12 @@
 //! receive   port → SA → open → inner packet, which the reader judges
 //! ```
 
-use super::esp::{Opener, Sealer};
+use super::esp::EspEnd;
 use super::frame::Seen;
+use super::wireguard::WireGuardPeer;
 use packet::Batch;
 use std::io;
+use std::net::SocketAddr;
 
 /// What a received frame is, before the reader looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +28,7 @@ pub enum Fate {
     Corrupt,
     /// Dropped before, a dummy packet (RFC 4303 section 2.6), or a message of a handshake.
     Nothing,
-    /// A packet of this SA that has yet to be opened.
+    /// A packet that has yet to be opened, of the SA at this place, or of the session with this index.
     Sealed(u32),
 }
 
@@ -39,23 +41,68 @@ pub struct Opened<'a> {
 }
 
 /// What seals the frames that leave by a port, and opens those that arrive there.
-#[derive(Default)]
-pub struct End {
-    /// What seals.
-    pub sealer: Option<Sealer>,
-    /// What opens.
-    pub opener: Option<Opener>,
+pub enum End {
+    /// ESP with known keys.
+    Esp(Box<EspEnd>),
+    /// WireGuard.
+    WireGuard(Box<WireGuardPeer>),
 }
 
 impl End {
-    /// Seals all frames of a batch, of which the first has this sequence number.
-    pub fn seal(&mut self, batch: &mut Batch, first: u64) -> io::Result<()> {
-        self.sealer.as_mut().map_or(Ok(()), |sealer| sealer.seal(batch, first))
+    /// Seals all frames of a batch, of which the first has this sequence number. Returns whether they may leave: without a key they have to wait.
+    #[inline]
+    pub fn seal(&mut self, batch: &mut Batch, first: u64, now: u64) -> io::Result<bool> {
+        match self {
+            Self::Esp(esp) => esp.sealer.as_mut().map_or(Ok(()), |it| it.seal(batch, first)).map(|()| true),
+            Self::WireGuard(peer) => peer.seal(batch, now),
+        }
     }
 
-    /// Opens what is encrypted in a batch. Opened packets are left without anything around them. None if nothing is opened here.
-    pub fn open(&mut self, batch: &mut Batch) -> Option<Opened<'_>> {
-        self.opener.as_mut().map(|opener| opener.open(batch))
+    /// Opens what is encrypted in a batch. Opened packets are left without anything around them.
+    #[inline]
+    pub fn open(&mut self, batch: &mut Batch, now: u64) -> Opened<'_> {
+        match self {
+            Self::Esp(esp) => esp.opener.open(batch),
+            Self::WireGuard(peer) => peer.open(batch, now),
+        }
+    }
+
+    /// Serves timers; returns frames that have to be sent, of which ESP has none.
+    #[inline]
+    pub fn tick(&mut self, now: u64) -> Vec<Vec<u8>> {
+        match self {
+            Self::Esp(_) => Vec::new(),
+            Self::WireGuard(peer) => {
+                peer.tick(now);
+                peer.take_outgoing()
+            }
+        }
+    }
+
+    /// Asks for a new key if that in use is old; returns who has to answer.
+    pub fn renew(&mut self, now: u64) -> Option<SocketAddr> {
+        match self {
+            Self::WireGuard(peer) if !peer.is_ready(now) => {
+                peer.renew(now);
+                Some(peer.other())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a trial can begin.
+    pub fn is_ready(&self, now: u64) -> bool {
+        match self {
+            Self::Esp(_) => true,
+            Self::WireGuard(peer) => peer.is_ready(now),
+        }
+    }
+
+    /// Sets the hardware addresses of the station behind the port and of the port.
+    pub fn set_stations(&mut self, macs: [u8; 12]) {
+        if let Self::WireGuard(peer) = self {
+            peer.set_stations(macs);
+        }
     }
 }
 

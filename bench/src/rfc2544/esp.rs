@@ -9,7 +9,6 @@ pub use open::Opener;
 pub use seal::Sealer;
 
 use super::addresses::Addresses;
-use super::end::End;
 use super::outer::OuterAddresses;
 use crate::Outcome;
 use crypto::engine::Engine;
@@ -55,6 +54,14 @@ pub struct Esp {
     pub notes: Vec<String>,
 }
 
+/// What the tester does with ESP at a port.
+pub struct EspEnd {
+    /// What seals the frames that leave; none if none leave.
+    pub(super) sealer: Option<Sealer>,
+    /// What opens the frames that arrive.
+    pub(super) opener: Opener,
+}
+
 /// An SA in reports.
 #[derive(Clone, Debug, Serialize)]
 pub struct EspReport {
@@ -72,7 +79,7 @@ pub struct EspReport {
 
 impl Esp {
     /// What the tester does at a port of the device.
-    pub fn end(&self, port: usize, addresses: &Addresses, engine: &dyn Engine) -> Outcome<Option<End>> {
+    pub fn end(&self, port: usize, addresses: &Addresses, engine: &dyn Engine) -> Outcome<Option<EspEnd>> {
         if !self.ports[port] {
             return Ok(None);
         }
@@ -84,23 +91,18 @@ impl Esp {
         // Between two ports with ESP the device may pass on what the tester has sealed.
         let known = if is_each_port { self.known() } else { self.sealed_by_device.iter().collect() };
         let expected = if is_each_port { &[][..] } else { &self.by_stream[1 - port] };
-        let opener = Some(Opener::new(&known, expected, &addresses.streams[1 - port], engine)?);
-        Ok(Some(End { sealer, opener }))
+        let opener = Opener::new(&known, expected, &addresses.streams[1 - port], engine)?;
+        Ok(Some(EspEnd { sealer, opener }))
     }
 
     /// What the tester does at its port without a device: frames are sealed, and opened at the other port.
-    pub fn looped_end(
-        &self,
-        port: usize,
-        addresses: &Addresses,
-        engine: &dyn Engine,
-    ) -> Outcome<Option<End>> {
+    pub fn looped_end(&self, port: usize, addresses: &Addresses, engine: &dyn Engine) -> Outcome<EspEnd> {
         let own = &self.opened_by_device[port];
         let sas = if self.ports[port] && !own.is_empty() { own } else { &self.sealed_by_device };
         let sealer =
             (!sas.is_empty()).then(|| Sealer::new(sas, &self.by_stream[port], None, engine)).transpose()?;
-        let opener = Some(Opener::new(&self.known(), &[], &addresses.streams[1 - port], engine)?);
-        Ok(Some(End { sealer, opener }))
+        let opener = Opener::new(&self.known(), &[], &addresses.streams[1 - port], engine)?;
+        Ok(EspEnd { sealer, opener })
     }
 
     /// All SAs.
@@ -133,14 +135,16 @@ impl Esp {
     }
 
     /// What a report says; `ends` are those of the ports.
-    pub fn report(&self, ends: &[Option<End>; 2], engines: Vec<String>) -> EspReport {
-        let openers = || ends.iter().flatten().filter_map(|end| end.opener.as_ref());
-        let mut opens = openers().next().map(Opener::opened).unwrap_or_default();
-        for other in openers().skip(1) {
-            opens.iter_mut().zip(other.opened()).for_each(|(sum, other)| sum.2 += other.2);
+    pub(super) fn report<'a>(
+        &self,
+        ends: impl Iterator<Item = &'a EspEnd> + Clone,
+        engines: Vec<String>,
+    ) -> EspReport {
+        let mut opens = ends.clone().next().map(|end| end.opener.opened()).unwrap_or_default();
+        for other in ends.clone().skip(1) {
+            opens.iter_mut().zip(other.opener.opened()).for_each(|(sum, other)| sum.2 += other.2);
         }
-        let sealers = ends.iter().flatten().filter_map(|end| end.sealer.as_ref());
-        let seals = sealers.flat_map(Sealer::sealed).collect();
+        let seals = ends.filter_map(|end| end.sealer.as_ref()).flat_map(Sealer::sealed).collect();
         EspReport { ports: self.ports, opens, seals, engines, notes: self.notes.clone() }
     }
 }

@@ -9,6 +9,7 @@
 
 mod addresses;
 mod arp;
+mod broadcast;
 pub(crate) mod chart;
 #[cfg(test)]
 mod device;
@@ -22,6 +23,7 @@ mod outer;
 mod pacer;
 mod plan;
 pub(crate) mod procedure;
+mod protection;
 mod receiver;
 mod report;
 mod search;
@@ -31,17 +33,20 @@ mod tester;
 pub(crate) mod text;
 pub(crate) mod trial;
 pub(crate) mod wire;
+mod wireguard;
 
 pub use addresses::Addresses;
 pub use esp::{Esp, EspReport, EspSa};
 pub use frame::Protocol;
 pub use outer::OuterAddresses;
 pub use plan::Plan;
+pub use protection::Protection;
 #[cfg(test)]
 pub(crate) use report::tests::example;
 pub use report::{Calibration, Report, SizeResult};
 pub use streams::{Family, MOST as MOST_STREAMS, Stream};
 pub use wire::Wire;
+pub use wireguard::{WireGuard, WireGuardReport};
 
 use crate::Outcome;
 use crate::pipeline::imix;
@@ -125,6 +130,7 @@ pub enum Test {
 }
 
 /// What to measure, and how.
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub struct Options {
     /// The kind of the ports.
     pub wire: Wire,
@@ -136,8 +142,8 @@ pub struct Options {
     pub both: bool,
     /// The protocol of the frames.
     pub protocol: Protocol,
-    /// The ports with ESP, and its keys.
-    pub esp: Option<Esp>,
+    /// The ports with encrypted packets, and their keys.
+    pub protection: Option<Protection>,
     /// The frame sizes.
     pub sizes: Vec<FrameSize>,
     /// The measurements; a throughput is always measured.
@@ -146,6 +152,8 @@ pub struct Options {
     pub plan: Plan,
     /// Bits a second of the line, if the interfaces have a speed.
     pub line: Option<f64>,
+    /// Whether one frame in a hundred is a broadcast frame, beside the test frames.
+    pub broadcasts: bool,
     /// A capture file for the frames of both ports.
     pub capture: Option<PathBuf>,
     /// Whether to defer NAPI of the interfaces while it measures.
@@ -157,26 +165,29 @@ pub struct Options {
 }
 
 impl Options {
-    /// Bytes of a frame on average where it is longest: with ESP if there is.
+    /// Bytes of a frame on average where it is longest: encrypted if it is.
     fn bytes_on_line(&self, size: FrameSize) -> f64 {
-        let Some(esp) = &self.esp else { return size.mean() };
+        let Some(protection) = &self.protection else { return size.mean() };
         let lengths = size.lengths();
-        let sealed: usize = lengths.iter().map(|&length| esp.longest(length) + FCS).sum();
+        let sealed: usize = lengths.iter().map(|&length| protection.longest(length) + FCS).sum();
         sealed as f64 / lengths.len() as f64
     }
 
     /// Refuses interfaces whose mtu is too small for the longest frame, which would be lost there.
     fn check_mtu(&self) -> Outcome<()> {
-        let Some(esp) = self.esp.as_ref().filter(|_| self.wire.has_interfaces()) else { return Ok(()) };
+        let Some(protection) = self.protection.as_ref().filter(|_| self.wire.has_interfaces()) else {
+            return Ok(());
+        };
         let longest = self.sizes.iter().flat_map(|size| size.lengths()).max().unwrap_or_default();
-        let needed = esp.longest(longest) - EthernetHeader::LENGTH;
-        for (interface, _) in self.interfaces.iter().zip(esp.ports).filter(|it| it.1) {
+        let needed = protection.longest(longest) - EthernetHeader::LENGTH;
+        for (interface, _) in self.interfaces.iter().zip(protection.ports()).filter(|it| it.1) {
             let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu")).unwrap_or_default();
             if text.trim().parse::<usize>().is_ok_and(|mtu| mtu < needed) {
                 let mtu = text.trim();
                 return Err(format!(
-                    "{interface} has an mtu of {mtu}, and the longest packets have {needed} bytes with ESP\n  fix: ip link set \
-                     {interface} mtu {needed}, and the same at the device"
+                    "{interface} has an mtu of {mtu}, and the longest packets have {needed} bytes with {}\n  fix: ip link set \
+                     {interface} mtu {needed}, and the same at the device",
+                    protection.name()
                 )
                 .into());
             }
@@ -198,7 +209,7 @@ pub fn run(options: &Options) -> Outcome<Report> {
     let device_core = usize::from(options.core == 0);
     options.check_mtu()?;
     let Protected { ends, looped: looped_ends, engines } =
-        Protected::load(options.esp.as_ref(), &options.addresses)?;
+        Protected::load(options.protection.as_ref(), &options.addresses)?;
     let looped = options.wire.open_loop(&options.addresses)?;
     let mut opened =
         options.wire.open(&options.interfaces, &options.addresses, device_core, options.defer_napi)?;
@@ -210,6 +221,8 @@ pub fn run(options: &Options) -> Outcome<Report> {
     let mut looped = Session::new(looped, options.addresses.clone(), looped_ends);
     let mut session = Session::new(opened, options.addresses.clone(), ends);
     session.find_routers(options.both)?;
+    looped.set_broadcasts(options.broadcasts);
+    session.set_broadcasts(options.broadcasts);
     let progress = progress_bar(options.progress, options.sizes.len() as u64);
     let mut sizes = Vec::new();
     for &size in &options.sizes {
@@ -225,8 +238,9 @@ pub fn run(options: &Options) -> Outcome<Report> {
         progress.inc(1);
     }
     progress.finish_and_clear();
-    let esp = options.esp.as_ref().map(|esp| esp.report(session.ends(), engines.names()));
-    Ok(Report::new(machine, options, session.told.clone(), host::clock_source(), esp, sizes))
+    let protection = options.protection.as_ref();
+    let protection = protection.map(|it| it.report(session.ends(), engines.names())).unwrap_or_default();
+    Ok(Report::new(machine, options, session.told.clone(), host::clock_source(), protection, sizes))
 }
 
 #[cfg(test)]

@@ -19,9 +19,9 @@ pub struct Counts {
     pub reordered: u64,
     /// Frames of ours that are not what was sent.
     pub corrupted: u64,
-    /// Frames of ours that arrived unencrypted where ESP is expected.
+    /// Frames of ours that arrived unencrypted where they have to be encrypted.
     pub clear: u64,
-    /// Frames whose ESP sequence number another frame has had.
+    /// Frames whose number of ESP or WireGuard another frame has had.
     pub repeated: u64,
     /// Frames that arrived under another SA than that of the policy for them.
     pub other_sa: u64,

@@ -3,9 +3,11 @@
 use super::esp::EspReport;
 use super::plan::Plan;
 use super::procedure::{BackToBack, Latency, LossPoint, Throughput};
+use super::protection::ProtectionReport;
 use super::receiver::StreamCounts;
 use super::streams::{Family, Stream};
 use super::trial::{Delays, Purpose, Trial};
+use super::wireguard::WireGuardReport;
 use super::{Options, chart, text};
 use crate::Outcome;
 use crate::report::Machine;
@@ -99,8 +101,13 @@ pub struct Report {
     pub family: Family,
     /// Streams in each direction.
     pub streams: usize,
+    /// Whether one frame in a hundred was a broadcast frame, beside those that are counted.
+    pub broadcasts: bool,
     /// ESP, if a port has it.
     pub esp: Option<EspReport>,
+    /// WireGuard, if a port has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wireguard: Option<WireGuardReport>,
     /// The core of the tester.
     pub core: usize,
     /// The kernel's clock source.
@@ -117,7 +124,7 @@ impl Report {
         options: &Options,
         ports: [String; 2],
         clock_source: String,
-        esp: Option<EspReport>,
+        protection: ProtectionReport,
         sizes: Vec<SizeResult>,
     ) -> Self {
         Self {
@@ -130,7 +137,9 @@ impl Report {
             protocol: options.protocol,
             family: options.addresses.family(),
             streams: options.addresses.streams[0].len(),
-            esp,
+            broadcasts: options.broadcasts,
+            esp: protection.esp,
+            wireguard: protection.wireguard,
             core: options.core,
             clock_source,
             plan: options.plan.clone(),
@@ -234,7 +243,9 @@ pub mod tests {
             protocol: super::super::Protocol::Udp,
             family: Family::V4,
             streams: 1,
+            broadcasts: false,
             esp: None,
+            wireguard: None,
             core: 0,
             clock_source: "tsc".to_owned(),
             plan: Plan::quick(),

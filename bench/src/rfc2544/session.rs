@@ -1,19 +1,22 @@
 //! One tester and what it measures through its two ports: with them connected to each other, its own limits; else those of a device.
 
 use super::addresses::Addresses;
+use super::broadcast::SHARE;
 use super::end::End;
-use super::esp::Esp;
 use super::host::Host;
 use super::procedure::{Limit, Procedure, Throughput};
+use super::protection::Protection;
 use super::report::{Calibration, SizeResult, StreamResult};
 use super::tester::{Clock, Tester};
 use super::trial::{Purpose, Trial};
 use super::wire::{Held, Opened};
 use super::{FrameSize, Options, Plan, Protocol, Test, line_rate};
 use crate::Outcome;
+use crypto::Engine;
 use crypto::choice::{Choice, Slot};
 use std::collections::BTreeSet;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A result of at least this share of the tester's own is the tester's.
@@ -40,7 +43,7 @@ impl Clock for RealClock {
 }
 
 /// The names of crypto engines.
-pub(crate) struct Engines(Choice);
+pub(crate) struct Engines(Arc<Choice>);
 
 impl Engines {
     /// The names of the engines that were chosen for packets of any size.
@@ -60,15 +63,15 @@ pub(crate) struct Protected {
 }
 
 impl Protected {
-    /// Loads the keys of `esp`; none without ESP.
-    pub(crate) fn load(esp: Option<&Esp>, addresses: &Addresses) -> Outcome<Self> {
-        let engines = Choice::here(None);
-        let Some(esp) = esp else {
-            return Ok(Self { ends: [None, None], looped: [None, None], engines: Engines(engines) });
+    /// Loads the keys; there are no ends without protection.
+    pub(crate) fn load(protection: Option<&Protection>, addresses: &Addresses) -> Outcome<Self> {
+        let choice = Arc::new(Choice::here(None));
+        let engine: Arc<dyn Engine> = Arc::<Choice>::clone(&choice);
+        let (ends, looped) = match protection {
+            Some(it) => (it.ends(addresses, &engine)?, it.looped_ends(addresses, &engine)?),
+            None => ([None, None], [None, None]),
         };
-        let ends = [esp.end(0, addresses, &engines)?, esp.end(1, addresses, &engines)?];
-        let looped = [esp.looped_end(0, addresses, &engines)?, esp.looped_end(1, addresses, &engines)?];
-        Ok(Self { ends, looped, engines: Engines(engines) })
+        Ok(Self { ends, looped, engines: Engines(choice) })
     }
 }
 
@@ -92,8 +95,16 @@ impl Session {
 
     /// Asks the routers of the addresses for their hardware addresses.
     pub(crate) fn find_routers(&mut self, both: bool) -> Outcome<()> {
-        self.routers = find_routers(&mut self.tester, &self.addresses, both)?;
+        // A port with handshakes sends frames in any case.
+        let is_used = |port: usize| port == 0 || both || matches!(self.ends()[port], Some(End::WireGuard(_)));
+        let used = [0, 1].map(is_used);
+        self.routers = find_routers(&mut self.tester, &self.addresses, used)?;
         Ok(())
+    }
+
+    /// Lets broadcast frames leave beside the test frames.
+    pub(crate) fn set_broadcasts(&mut self, has_broadcasts: bool) {
+        self.tester.set_broadcasts(has_broadcasts);
     }
 
     /// What seals and opens the frames, by port.
@@ -106,6 +117,10 @@ impl Session {
         let path = |from: usize| self.addresses.path(from, self.routers[from], protocol);
         let paths: Vec<_> = (0..=usize::from(both)).map(path).collect();
         self.tester.load_frames(&paths, &size.lengths());
+        for port in 0..2 {
+            let other = self.routers[port].unwrap_or(Addresses::mac(1 - port));
+            self.tester.set_stations(port, other, Addresses::mac(port));
+        }
     }
 
     /// The tester's own limits with these frames: its ports are connected to each other.
@@ -163,11 +178,11 @@ impl Session {
 fn find_routers<C: Clock>(
     tester: &mut Tester<C>,
     addresses: &Addresses,
-    both: bool,
+    used: [bool; 2],
 ) -> Outcome<[Option<[u8; 6]>; 2]> {
     let mut found = [None; 2];
     let Some(routers) = addresses.routers else { return Ok(found) };
-    for port in 0..=usize::from(both) {
+    for port in (0..2).filter(|&port| used[port]) {
         let (router, own) = (routers[port], addresses.own(port));
         let from = own.iter().find(|own| own.is_ipv4() == router.is_ipv4());
         let (Some(from), Some(request)) = (from, tester.ports()[port].neighbour.request()) else {
@@ -221,7 +236,8 @@ pub(super) fn measure<C: Clock>(
     mut trials: Vec<Trial>,
     say: &dyn Fn(&str),
 ) -> Outcome<SizeResult> {
-    let line = options.line.map(|bits| line_rate(bits, options.bytes_on_line(size)));
+    let share = if options.broadcasts { SHARE } else { 1.0 };
+    let line = options.line.map(|bits| line_rate(bits, options.bytes_on_line(size)) * share);
     let most = line.unwrap_or(f64::INFINITY).min(calibration.most);
     let has = |test: Test| options.tests.contains(&test);
     let mut procedure = Procedure { tester, plan: &options.plan, most, trials: &mut trials, progress: say };

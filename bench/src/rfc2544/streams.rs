@@ -198,6 +198,15 @@ impl Streams {
         Self { protocol, family: Family::of(streams[0].source), marks, by_key }
     }
 
+    /// The source address of the first.
+    pub fn source(&self) -> IpAddr {
+        let bytes = self.marks[0].addresses();
+        match self.family {
+            Family::V4 => IpAddr::from([bytes[0], bytes[1], bytes[2], bytes[3]]),
+            Family::V6 => IpAddr::from(*bytes.first_chunk::<16>().expect("two addresses of 16 bytes")),
+        }
+    }
+
     /// The number of streams.
     #[inline]
     pub fn count(&self) -> usize {

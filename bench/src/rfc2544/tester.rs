@@ -1,5 +1,6 @@
 //! One trial: frames leave at their times, what arrives is counted, and stragglers are waited for. All in one thread.
 
+use super::broadcast;
 use super::end::{End, Fate, Opened, unsealed};
 use super::frame::{Path, Reader, Seen, Template};
 use super::histogram::Histogram;
@@ -20,6 +21,10 @@ use std::io;
 const BURST: usize = 32;
 /// Bytes of a batch: enough for what a port receives at once.
 const BATCH: usize = 512 * 1024;
+/// Nanoseconds that a handshake may take: some lost messages are sent again.
+const HANDSHAKE: u64 = 16_000_000_000;
+/// Nanoseconds that a device has to notice that its new key is confirmed.
+const CONFIRMATION: u64 = 10_000_000;
 /// The most frames a second that room for sequence numbers is made for before a trial without a rate.
 const EXPECTED: f64 = 4e6;
 
@@ -71,6 +76,8 @@ struct Direction {
     pacer: Pacer,
     /// The number of streams.
     streams: usize,
+    /// The frame that leaves beside the test frames, one in a hundred.
+    broadcast: Option<Vec<u8>>,
     receiver: Receiver,
     /// The next sequence number.
     next: u64,
@@ -92,13 +99,25 @@ pub struct Tester<C> {
     drops: DropCounters,
     host: Host,
     trials: u16,
+    /// Whether broadcast frames leave beside the test frames.
+    has_broadcasts: bool,
 }
 
 impl<C: Clock> Tester<C> {
     /// A tester of frames of these lengths, in turn, on one or two paths: from the first port to the second, and back.
     pub fn new(clock: C, ports: [TesterPort; 2], host: Host) -> Self {
         let (batch, drops) = (Batch::new(BATCH), DropCounters::default());
-        Self { clock, ports, directions: Vec::new(), ends: [None, None], batch, drops, host, trials: 0 }
+        Self {
+            clock,
+            ports,
+            directions: Vec::new(),
+            ends: [None, None],
+            batch,
+            drops,
+            host,
+            trials: 0,
+            has_broadcasts: false,
+        }
     }
 
     /// Sets the frames of the next trials: their paths, and their lengths in turn.
@@ -110,6 +129,7 @@ impl<C: Clock> Tester<C> {
             reader: Reader::new(path),
             pacer: Pacer::new(1.0, 1, 0, 0.0, None),
             streams: path.streams.count(),
+            broadcast: self.has_broadcasts.then(|| broadcast::frame(path.source_mac, path.streams.source())),
             receiver: Receiver::new(0, 1, 0, None),
             next: 0,
             late: 0,
@@ -129,6 +149,21 @@ impl<C: Clock> Tester<C> {
         &self.ends
     }
 
+    /// Lets broadcast frames leave beside the test frames that are loaded from now on.
+    pub fn set_broadcasts(&mut self, has_broadcasts: bool) {
+        self.has_broadcasts = has_broadcasts;
+    }
+
+    /// Sets the hardware addresses of the station behind a port and of the port.
+    pub fn set_stations(&mut self, port: usize, other: [u8; 6], own: [u8; 6]) {
+        let mut macs = [0; 12];
+        macs[..6].copy_from_slice(&other);
+        macs[6..].copy_from_slice(&own);
+        if let Some(end) = &mut self.ends[port] {
+            end.set_stations(macs);
+        }
+    }
+
     /// The ports, to ask for hardware addresses before the first trial.
     pub fn ports(&mut self) -> &mut [TesterPort; 2] {
         &mut self.ports
@@ -138,6 +173,7 @@ impl<C: Clock> Tester<C> {
     pub fn run(&mut self, load: &Load) -> io::Result<Trial> {
         // What came meanwhile belongs to no trial.
         while self.receive()? {}
+        self.renew_keys()?;
         let (before, counted) = (self.host.look(), self.counters());
         self.trials = self.trials.wrapping_add(1);
         let start = self.clock.now();
@@ -168,6 +204,30 @@ impl<C: Clock> Tester<C> {
         Ok(self.summary(load, disturbance, ports))
     }
 
+    /// Waits until all ports have a fresh key.
+    fn renew_keys(&mut self) -> io::Result<()> {
+        let begun = self.clock.now();
+        let asked: Vec<_> = self.ends.iter_mut().flatten().filter_map(|end| end.renew(begun)).collect();
+        let Some(other) = asked.last() else { return Ok(()) };
+        while !self.ends.iter().flatten().all(|end| end.is_ready(self.clock.now())) {
+            if self.clock.now() - begun > HANDSHAKE {
+                let text = format!(
+                    "{other} did not answer the handshake of WireGuard within {} s\n  fix: give the device the public key of PrivateKey, \
+                     and check PublicKey, PresharedKey and Endpoint",
+                    HANDSHAKE / 1_000_000_000
+                );
+                return Err(io::Error::other(text));
+            }
+            if !self.receive()? {
+                self.clock.idle();
+            }
+        }
+        // The other end may send with the new key once it has the first packet under it.
+        self.clock.rest(CONFIRMATION);
+        while self.receive()? {}
+        Ok(())
+    }
+
     /// Receives until nothing has come for a while.
     fn wait_for_stragglers(&mut self, load: &Load) -> io::Result<()> {
         let settle = (load.settle_seconds * 1e9) as u64;
@@ -196,8 +256,16 @@ impl<C: Clock> Tester<C> {
         for sequence in direction.next..direction.next + count {
             direction.append(&mut self.batch, sequence, now, room);
         }
-        if let Some(end) = end {
-            end.seal(&mut self.batch, direction.next)?;
+        if let Some(end) = end
+            && !end.seal(&mut self.batch, direction.next, now)?
+        {
+            return Ok(false);
+        }
+        if let Some(frame) = &direction.broadcast {
+            for _ in 0..broadcast::due(direction.next..direction.next + count) {
+                let place = self.batch.append(frame.len()).expect("a batch has room for a burst");
+                place.copy_from_slice(frame);
+            }
         }
         self.batch.close_train(0, None, 0);
         let port = &mut self.ports[direction.from];
@@ -213,6 +281,11 @@ impl<C: Clock> Tester<C> {
     fn receive(&mut self) -> io::Result<bool> {
         let mut any = false;
         for (place, port) in self.ports.iter_mut().enumerate() {
+            if let Some(end) = &mut self.ends[place] {
+                for frame in end.tick(self.clock.now()) {
+                    port.send(&frame, &mut self.batch, &self.drops);
+                }
+            }
             self.batch.clear();
             if port.receive.receive(&mut self.batch, &self.drops)? == 0 {
                 continue;
@@ -220,7 +293,7 @@ impl<C: Clock> Tester<C> {
             any = true;
             let now = self.clock.now();
             let mut requests = Vec::new();
-            let opened = self.ends[place].as_mut().and_then(|end| end.open(&mut self.batch));
+            let opened = self.ends[place].as_mut().map(|end| end.open(&mut self.batch, now));
             let direction = self.directions.iter_mut().find(|it| it.to == place);
             let note = Note { direction, neighbour: &mut port.neighbour, now };
             note.all(&self.batch, opened, &mut requests);

@@ -50,11 +50,12 @@ fn in_memory(protocol: Protocol, esp: Option<Esp>, tests: Vec<Test>) -> Options 
         addresses: Addresses::between(frame::tests::PORTS[0].map(|it| it.parse().expect("literal"))),
         both: true,
         protocol,
-        esp,
+        protection: esp.map(Protection::Esp),
         sizes: vec![FrameSize::Bytes(64), FrameSize::Imix],
         tests,
         plan,
         line: Some(1e8),
+        broadcasts: false,
         capture: None,
         defer_napi: false,
         core: 0,
@@ -83,7 +84,7 @@ fn are_measured(options: &Options) {
     assert!(text.contains("not RFC 2544 conformant"), "{text}");
     let sealed: u64 = report.esp.iter().flat_map(|esp| &esp.seals).map(|seal| seal.2 - 1).sum();
     let sent: u64 = report.sizes.iter().flat_map(|it| &it.trials).map(|it| it.counts.sent).sum();
-    assert_eq!(sealed > 0, options.esp.is_some());
+    assert_eq!(sealed > 0, options.protection.is_some());
     assert!(sealed <= sent && text.contains("sealed with SPI 2000 (aes-128-gcm)") == (sealed > 0), "{text}");
 }
 
@@ -142,6 +143,32 @@ fn the_whole_procedure_of_the_rfcs_has_their_repetitions() {
     // RFC 9004 section 5.4: the buffer of 20 frames at the rate of the line.
     let corrected = bursts.implied_ms * (1.0 - rate / 200_000.0);
     assert!((bursts.corrected_ms - corrected).abs() < 1e-9 && (corrected - 0.1).abs() < 0.01, "{bursts:?}");
+}
+
+#[test]
+fn broadcast_frames_are_beside_those_that_are_counted() {
+    let seen: Arc<Mutex<u64>> = Arc::default();
+    let counted = Arc::clone(&seen);
+    let count = move |batch: &mut Batch| {
+        let all = (0..batch.len()).filter(|&index| batch.packet(index)[..6] == [0xff; 6]).count();
+        *counted.lock().expect("no test panics here") += all as u64;
+    };
+    let changes = [Box::new(count) as Change, Box::new(|_: &mut Batch| {})];
+    let mut tester: Tester<Virtual> = tester_of(Known { rate: 90_000.0, ..KNOWN }, "", false, changes);
+    tester.set_broadcasts(true);
+    tester.load_frames(&[path_of(Protocol::Udp, frame::tests::PORTS[0], 1)], &[60]);
+    let load = trial::Load {
+        purpose: Purpose::FrameLoss,
+        rate: 30_000.0,
+        seconds: 0.33,
+        burst: 1,
+        frames: None,
+        settle_seconds: 0.01,
+        samples: None,
+    };
+    let counts = tester.run(&load).expect("memory does not fail").counts;
+    assert_eq!((counts.sent, counts.received, counts.corrupted), (9_900, 9_900, 0));
+    assert_eq!((*seen.lock().expect("no test panics here"), counts.foreign), (100, 100), "as a bridge does");
 }
 
 /// Frames by length and protocol.

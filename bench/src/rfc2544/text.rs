@@ -4,6 +4,7 @@ use super::esp::EspReport;
 use super::procedure::{Limit, Throughput};
 use super::receiver::Counts;
 use super::report::{Report, SizeResult, StreamResult};
+use super::wireguard::WireGuardReport;
 use crate::report::{short, table};
 use std::fmt::Write as _;
 
@@ -74,16 +75,19 @@ fn head(report: &Report) -> String {
         1 => String::new(),
         count => format!(", {count} streams in each direction"),
     };
+    let broadcasts = if report.broadcasts { ", 1% broadcast frames beside" } else { "" };
     let _ = writeln!(
         text,
-        "{between}; {directions}, {protocol} over {}{}, bursts of {}; tester on core {}, clock {}",
+        "{between}; {directions}, {protocol} over {}{}{}, bursts of {}; tester on core {}, clock {}",
         report.family.name(),
         streams,
+        broadcasts,
         report.plan.burst,
         report.core,
         report.clock_source
     );
     text += &esp(report);
+    text += &wireguard(report);
     let scale = report.plan.scale;
     if (scale - 1.0).abs() > f64::EPSILON {
         let _ = writeln!(
@@ -103,9 +107,7 @@ fn head(report: &Report) -> String {
 /// The ports with ESP, the SAs, and the sequence number for the next run.
 fn esp(report: &Report) -> String {
     let Some(esp) = &report.esp else { return String::new() };
-    let names = report.interfaces.iter().zip(["tx", "rx"]).zip(esp.ports).filter(|it| it.1);
-    let names = names.map(|((interface, side), _)| if interface.is_empty() { side } else { interface });
-    let mut text = format!("ESP at {}", names.collect::<Vec<_>>().join(" and "));
+    let mut text = format!("ESP at {}", names(report, esp.ports));
     if esp.opens.len() + esp.seals.len() > FEW_SAS {
         text += &many_sas(esp);
     } else {
@@ -121,6 +123,28 @@ fn esp(report: &Report) -> String {
         let _ = writeln!(text, "{note}");
     }
     text + "frame sizes are those of the frames without ESP\n"
+}
+
+/// The ports with WireGuard, and its handshakes.
+fn wireguard(report: &Report) -> String {
+    let Some(WireGuardReport { ports, own, endpoint, handshakes, opened, engines }) = &report.wireguard
+    else {
+        return String::new();
+    };
+    format!(
+        "WireGuard at {}, from {own} to {endpoint}: {handshakes} handshakes, {} packets opened; engines: {}\n\
+         frame sizes are those of the frames without WireGuard\n",
+        names(report, *ports),
+        grouped(*opened as f64),
+        engines.join(", ")
+    )
+}
+
+/// The names of these ports.
+fn names(report: &Report, ports: [bool; 2]) -> String {
+    let ports = report.interfaces.iter().zip(["tx", "rx"]).zip(ports).filter(|it| it.1);
+    let names = ports.map(|((interface, side), _)| if interface.is_empty() { side } else { interface });
+    names.collect::<Vec<_>>().join(" and ")
 }
 
 /// So many SAs in a line; the sequence numbers of more are in the JSON.
@@ -301,8 +325,8 @@ fn notes(report: &Report) -> String {
             (sum.duplicated, "duplicated"),
             (sum.reordered, "reordered"),
             (sum.corrupted, "corrupted"),
-            (sum.clear, "not encrypted where ESP is expected"),
-            (sum.repeated, "with an ESP sequence number that another frame has had"),
+            (sum.clear, "not encrypted where they have to be"),
+            (sum.repeated, "with a number of ESP or WireGuard that another frame has had"),
             (sum.other_sa, "under another SA than that of their policy"),
         ] {
             if count > 0 {

@@ -139,9 +139,7 @@ impl Wire {
             let (receive, transmit) = af_packet::open(interface)?;
             return Ok((Box::new(transmit), Box::new(receive), "packet sockets".to_owned()));
         }
-        // The tester's frames have whole checksums, and it answers ARP itself.
-        let options = XdpOptions { complete_checksums: false, ..XdpOptions::default() };
-        let (receive, mut transmit): (Vec<_>, Vec<_>) = xdp::open(interface, options)
+        let (receive, mut transmit): (Vec<_>, Vec<_>) = xdp::open(interface, XdpOptions::default())
             .map_err(|error| format!("{error}\n  or use --wire packet, which works on every interface"))?
             .into_iter()
             .unzip();

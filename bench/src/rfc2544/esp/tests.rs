@@ -1,7 +1,7 @@
 //! ESP with known keys: every cipher and form, every inverted bit, and devices that do it wrongly.
 
 use super::super::device::{Change, Known, Virtual, tester_of};
-use super::super::end::Fate;
+use super::super::end::{End, Fate};
 use super::super::frame::tests::{PORTS, path, path_of};
 use super::super::frame::{Path, Protocol, Reader, Seen, Tag, Template};
 use super::super::streams::stream_of;
@@ -62,14 +62,14 @@ fn addresses() -> Addresses {
     Addresses::between(PORTS[0].map(|it| it.parse().expect("literal")))
 }
 
-fn end(esp: &Esp, port: usize) -> End {
+fn end(esp: &Esp, port: usize) -> EspEnd {
     esp.end(port, &addresses(), &AwsLc).expect("keys of the right length").expect("ESP at this port")
 }
 
 /// Seals at the first port, and opens at the second.
 fn pair(esp: &Esp) -> (Sealer, Opener) {
     let [first, second] = [0, 1].map(|port| end(esp, port));
-    (first.sealer.expect("it seals"), second.opener.expect("it opens"))
+    (first.sealer.expect("it seals"), second.opener)
 }
 
 #[test]
@@ -119,8 +119,7 @@ fn every_form_of_esp_carries_both_families_and_every_inverted_bit_is_corruption(
             let path = path_of(Protocol::Udp, ports, 1);
             let addresses = Addresses::between(ports.map(|it| it.parse().expect("literal")));
             let ends = [0, 1].map(|port| esp.end(port, &addresses, &AwsLc).expect("right keys"));
-            let [Some(End { sealer: Some(mut sealer), .. }), Some(End { opener: Some(mut opener), .. })] =
-                ends
+            let [Some(EspEnd { sealer: Some(mut sealer), .. }), Some(EspEnd { mut opener, .. })] = ends
             else {
                 panic!("ESP at both ports")
             };
@@ -134,6 +133,12 @@ fn every_form_of_esp_carries_both_families_and_every_inverted_bit_is_corruption(
             let reader = Reader::new(&path);
             assert_eq!(seen(&mut opener, &reader, &mut batch), Seen::Ours(TAG), "{what}");
             assert_eq!(batch.packet(0), &frame_of(&path, 60).packet(0)[14..], "{what}");
+            for length in 0..sealed.len() {
+                let mut batch = Batch::new(8192);
+                batch.append(length).expect("it fits").copy_from_slice(&sealed[..length]);
+                let fate = opener.open(&mut batch).fates[0];
+                assert!(!matches!(fate, Fate::Opened { .. }), "{what}, {length} bytes: {fate:?}");
+            }
             for bit in 12 * 8..sealed.len() * 8 {
                 // Traffic class, flow label and hop limit of IPv6.
                 if is_v6 && ((14 * 8 + 4..18 * 8).contains(&bit) || bit / 8 == 21) {
@@ -178,7 +183,7 @@ fn each_stream_has_its_sa_and_each_sa_its_numbers() {
 #[test]
 fn what_is_not_esp_is_left_as_it_is() {
     let esp = Esp { sealed_by_device: forms("aes-128-gcm"), ports: [false, true], ..Esp::default() };
-    let mut opener = end(&esp, 1).opener.expect("it opens");
+    let mut opener = end(&esp, 1).opener;
     for (protocol, ports) in Protocol::ALL.into_iter().flat_map(|it| PORTS.map(|ports| (it, ports))) {
         let mut batch = frame_of(&path_of(protocol, ports, 1), 100);
         let before = batch.packet(0).to_vec();
@@ -234,7 +239,7 @@ fn what_a_device_does_to_esp_is_counted_apart() {
             let esp = esp(name, [true, true]);
             let same = [0, 1].map(|_| Box::new(|_: &mut Batch| {}) as Change);
             let tester = tester_of(KNOWN, faults, true, same);
-            trial(tester.with_ends([0, 1].map(|port| Some(end(&esp, port)))))
+            trial(tester.with_ends([0, 1].map(|port| Some(End::Esp(Box::new(end(&esp, port)))))))
         };
         let clean = run("").counts;
         assert_eq!((clean.sent, clean.received), (10_000, 10_000), "{name}");
@@ -276,13 +281,14 @@ fn encryptor(fault: &'static str) -> Tester<Virtual> {
         }
     };
     let open = move |batch: &mut Batch| {
-        opener.as_mut().expect("it opens").open(batch);
+        opener.open(batch);
         for index in 0..batch.len() {
             batch.grow(index, EthernetHeader::LENGTH, 0);
             batch.packet_mut(index)[..EthernetHeader::LENGTH].copy_from_slice(&frame(60).packet(0)[..14]);
         }
     };
-    tester_of(KNOWN, "", true, [Box::new(seal), Box::new(open)]).with_ends([None, Some(end(&near, 1))])
+    tester_of(KNOWN, "", true, [Box::new(seal), Box::new(open)])
+        .with_ends([None, Some(End::Esp(Box::new(end(&near, 1))))])
 }
 
 #[test]
@@ -315,8 +321,8 @@ fn a_device_that_takes_the_sa_of_another_policy_is_found() {
         let mut sealer = end(&device, 0).sealer.expect("it seals");
         let seal = move |batch: &mut Batch| sealer.seal(batch, 0).expect("the engine works");
         let changes = [Box::new(seal) as Change, Box::new(|_: &mut Batch| {})];
-        let mut tester =
-            tester_of(KNOWN, "", false, changes).with_ends([None, Some(end(&near(by_stream), 1))]);
+        let mut tester = tester_of(KNOWN, "", false, changes)
+            .with_ends([None, Some(End::Esp(Box::new(end(&near(by_stream), 1))))]);
         tester.load_frames(&[path_of(Protocol::Udp, PORTS[0], count)], &[60]);
         let trial = trial(tester);
         assert_eq!((trial.counts.received, trial.counts.corrupted), (5_000, 0), "{trial:?}");
