@@ -38,8 +38,8 @@ pub enum Protocol {
 struct Layout {
     checksum: usize,
     magic: usize,
-    trial: usize,
-    sequence: usize,
+    /// Two bytes of the trial, and six of the sequence number.
+    number: usize,
     time: usize,
 }
 
@@ -93,17 +93,10 @@ impl Protocol {
     }
 
     fn layout(self) -> Layout {
-        let at = |checksum, [magic, trial, sequence, time]: [usize; 4]| Layout {
-            checksum,
-            magic,
-            trial,
-            sequence,
-            time,
-        };
         match self {
-            Self::Udp => at(6, [8, 10, 12, 18]),
-            Self::Tcp => at(16, [14, 18, 20, 4]),
-            Self::Icmp => at(2, [8, 10, 12, 18]),
+            Self::Udp => Layout { checksum: 6, magic: 8, number: 10, time: 18 },
+            Self::Tcp => Layout { checksum: 16, magic: 14, number: 18, time: 4 },
+            Self::Icmp => Layout { checksum: 2, magic: 8, number: 10, time: 18 },
         }
     }
 
@@ -161,13 +154,11 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// Trial, sequence and time as in a UDP frame.
-    fn bytes(self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&(self.sequence & 0xffff_ffff_ffff).to_be_bytes());
-        bytes[..2].copy_from_slice(&self.trial.to_be_bytes());
-        bytes[8..].copy_from_slice(&self.time.to_be_bytes());
-        bytes
+    /// Trial and sequence, and the time, as in a frame.
+    #[inline]
+    fn words(self) -> [[u8; 8]; 2] {
+        let number = u64::from(self.trial) << 48 | (self.sequence & 0xffff_ffff_ffff);
+        [number.to_be_bytes(), self.time.to_be_bytes()]
     }
 }
 
@@ -196,8 +187,8 @@ impl Template {
         bytes.extend((bytes.len()..length).map(|at| (at as u8).wrapping_mul(151)));
         let layout = protocol.layout();
         let body = &mut bytes[EthernetHeader::LENGTH + family.header()..];
-        for (at, length) in [(layout.trial, 2), (layout.sequence, 6), (layout.time, 8)] {
-            body[at..at + length].fill(0);
+        for at in [layout.number, layout.time] {
+            body[at..at + 8].fill(0);
         }
         body[layout.magic..layout.magic + 2].copy_from_slice(&MAGIC);
         let sum = Sum::of(body) + pseudo(protocol, family, segment);
@@ -212,19 +203,18 @@ impl Template {
     /// Writes the frame with `tag`, of the stream that follows from it; `frame` has its length.
     #[inline]
     pub fn write(&self, frame: &mut [u8], tag: Tag) {
-        let (layout, words) = (&self.layout, tag.bytes());
+        let (layout, [number, time]) = (&self.layout, tag.words());
         let Streams { protocol, family, .. } = *self.streams;
         let stream = self.streams.of(tag.sequence);
         frame.copy_from_slice(&self.bytes);
         let (ip, segment) = frame[EthernetHeader::LENGTH..].split_at_mut(family.header());
-        ip[family.addresses()].copy_from_slice(stream.addresses());
+        stream.write(family, ip);
         if family == Family::V4 {
             ip[10..12].copy_from_slice(&(self.header_sum + stream.addresses_sum).checksum());
         }
-        segment[layout.trial..layout.trial + 2].copy_from_slice(&words[..2]);
-        segment[layout.sequence..layout.sequence + 6].copy_from_slice(&words[2..8]);
-        segment[layout.time..layout.time + 8].copy_from_slice(&words[8..]);
-        let mut sum = self.sum + Sum::of(&words);
+        segment[layout.number..layout.number + 8].copy_from_slice(&number);
+        segment[layout.time..layout.time + 8].copy_from_slice(&time);
+        let mut sum = self.sum + Sum::of(&number) + Sum::of(&time);
         if protocol.has_ports() {
             segment[..4].copy_from_slice(&stream.ports);
             sum = sum + stream.ports_sum;
@@ -337,14 +327,13 @@ impl Reader {
             return None;
         }
         let (head, segment) = packet.split_at(family.header());
-        let number = |at: usize, length: usize| {
-            segment[at..at + length].iter().fold(0u64, |sum, &byte| sum << 8 | u64::from(byte))
-        };
+        let word = |at: usize| u64::from_be_bytes(segment[at..at + 8].try_into().expect("eight bytes"));
         let layout = &self.layout;
-        let (trial, sequence) = (number(layout.trial, 2) as u16, number(layout.sequence, 6));
+        let number = word(layout.number);
+        let (trial, sequence) = ((number >> 48) as u16, number & 0xffff_ffff_ffff);
         let stream = self.streams.of(sequence);
-        let is_of_stream = head[family.addresses()] == *stream.addresses()
-            && (!protocol.has_ports() || segment[..4] == stream.ports);
+        let is_of_stream =
+            stream.is_in(family, head) && (!protocol.has_ports() || segment[..4] == stream.ports);
         if !is_of_stream || segment[layout.magic..layout.magic + 2] != MAGIC {
             return None;
         }
@@ -353,7 +342,7 @@ impl Reader {
             sum = sum + stream.addresses_sum;
         }
         let is_valid = sum.is_valid() && (family == Family::V6 || is_valid_header(head));
-        is_valid.then(|| Tag { trial, sequence, time: number(layout.time, 8) })
+        is_valid.then(|| Tag { trial, sequence, time: word(layout.time) })
     }
 
     /// What a packet is that is not whole: one of ours if one of the marks is left.

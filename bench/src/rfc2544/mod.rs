@@ -13,6 +13,7 @@ mod broadcast;
 pub(crate) mod chart;
 #[cfg(test)]
 mod device;
+mod direction;
 mod end;
 mod esp;
 mod frame;

@@ -146,7 +146,12 @@ impl Receiver {
     /// Counts the frames of these sequence numbers as sent.
     #[inline]
     pub fn left(&mut self, sequences: Range<u64>) {
-        self.counts.sent += sequences.end - sequences.start;
+        let count = sequences.end - sequences.start;
+        self.counts.sent += count;
+        if let [only] = &mut self.by_stream[..] {
+            only.sent += count;
+            return;
+        }
         for sequence in sequences {
             self.by_stream[stream_of(sequence, self.next.len())].sent += 1;
         }

@@ -117,7 +117,6 @@ impl Family {
     }
 
     /// Where both addresses are in the IP header.
-    #[inline]
     pub fn addresses(self) -> std::ops::Range<usize> {
         match self {
             Self::V4 => 12..20,
@@ -166,9 +165,27 @@ impl Mark {
     }
 
     /// Source and destination address as in an IP header.
-    #[inline]
     pub fn addresses(&self) -> &[u8] {
         &self.addresses[..self.length]
+    }
+
+    /// Writes the addresses into an IP header.
+    #[inline]
+    pub fn write(&self, family: Family, header: &mut [u8]) {
+        // Lengths that the compiler knows: a copy is then a move or two.
+        match family {
+            Family::V4 => header[12..20].copy_from_slice(&self.addresses[..8]),
+            Family::V6 => header[8..40].copy_from_slice(&self.addresses),
+        }
+    }
+
+    /// Whether an IP header has the addresses.
+    #[inline]
+    pub fn is_in(&self, family: Family, header: &[u8]) -> bool {
+        match family {
+            Family::V4 => header[12..20] == self.addresses[..8],
+            Family::V6 => header[8..40] == self.addresses,
+        }
     }
 
     fn key(&self) -> [u8; 36] {

@@ -1,15 +1,13 @@
 //! One trial: frames leave at their times, what arrives is counted, and stragglers are waited for. All in one thread.
 
-use super::broadcast;
-use super::end::{End, Fate, Opened, unsealed};
-use super::frame::{Path, Reader, Seen, Template};
+use super::direction::{Direction, Note};
+use super::end::End;
+use super::frame::Path;
 use super::histogram::Histogram;
 use super::host::{Disturbance, Host};
 use super::neighbour::Neighbour;
 use super::outer::ROOM;
-use super::pacer::Pacer;
-use super::receiver::{Counts, Receiver, Sampling};
-use super::streams::stream_of;
+use super::receiver::Counts;
 use super::trial::{Delays, Load, Spread, Trial};
 use packet::{Batch, DropCounters};
 use port::pcap::{Capture, Captured};
@@ -25,8 +23,6 @@ const BATCH: usize = 512 * 1024;
 const HANDSHAKE: u64 = 16_000_000_000;
 /// Nanoseconds that a device has to notice that its new key is confirmed.
 const CONFIRMATION: u64 = 10_000_000;
-/// The most frames a second that room for sequence numbers is made for before a trial without a rate.
-const EXPECTED: f64 = 4e6;
 
 /// Counts by name.
 type Counters = BTreeMap<&'static str, u64>;
@@ -67,26 +63,6 @@ impl TesterPort {
     }
 }
 
-/// One direction: frames from one port that are expected at the other.
-struct Direction {
-    from: usize,
-    to: usize,
-    templates: Vec<Template>,
-    reader: Reader,
-    pacer: Pacer,
-    /// The number of streams.
-    streams: usize,
-    /// The frame that leaves beside the test frames, one in a hundred.
-    broadcast: Option<Vec<u8>>,
-    receiver: Receiver,
-    /// The next sequence number.
-    next: u64,
-    /// Frames that left later than planned.
-    late: u64,
-    /// The first and the last departure.
-    departures: [u64; 2],
-}
-
 /// The tester: its ports, and the frames that it sends between them.
 pub struct Tester<C> {
     /// The clock of pacing and of delays.
@@ -122,19 +98,7 @@ impl<C: Clock> Tester<C> {
 
     /// Sets the frames of the next trials: their paths, and their lengths in turn.
     pub fn load_frames(&mut self, paths: &[Path], lengths: &[usize]) {
-        let direction = |(from, path): (usize, &Path)| Direction {
-            from,
-            to: 1 - from,
-            templates: lengths.iter().map(|&length| Template::new(path, length)).collect(),
-            reader: Reader::new(path),
-            pacer: Pacer::new(1.0, 1, 0, 0.0, None),
-            streams: path.streams.count(),
-            broadcast: self.has_broadcasts.then(|| broadcast::frame(path.source_mac, path.streams.source())),
-            receiver: Receiver::new(0, 1, 0, None),
-            next: 0,
-            late: 0,
-            departures: [0; 2],
-        };
+        let direction = |(from, path)| Direction::new(from, path, lengths, self.has_broadcasts);
         self.directions = paths.iter().enumerate().map(direction).collect();
     }
 
@@ -253,20 +217,13 @@ impl<C: Clock> Tester<C> {
         self.batch.clear();
         let end = self.ends[direction.from].as_mut();
         let room = if end.is_some() { ROOM } else { 0 };
-        for sequence in direction.next..direction.next + count {
-            direction.append(&mut self.batch, sequence, now, room);
-        }
+        direction.fill(&mut self.batch, count, now, room);
         if let Some(end) = end
             && !end.seal(&mut self.batch, direction.next, now)?
         {
             return Ok(false);
         }
-        if let Some(frame) = &direction.broadcast {
-            for _ in 0..broadcast::due(direction.next..direction.next + count) {
-                let place = self.batch.append(frame.len()).expect("a batch has room for a burst");
-                place.copy_from_slice(frame);
-            }
-        }
+        direction.add_broadcasts(&mut self.batch, count);
         self.batch.close_train(0, None, 0);
         let port = &mut self.ports[direction.from];
         port.transmit.transmit(&mut self.batch, &self.drops);
@@ -367,66 +324,6 @@ impl<C: Clock> Tester<C> {
     }
 }
 
-/// Notes the frames that arrived at a port.
-struct Note<'a> {
-    /// The direction that ends there; none if the tester only answers.
-    direction: Option<&'a mut Direction>,
-    neighbour: &'a mut Neighbour,
-    now: u64,
-}
-
-impl Note<'_> {
-    /// Notes a batch, of which encrypted packets are already opened; answers to ARP and neighbour discovery are added to `requests`.
-    #[inline]
-    fn all(mut self, batch: &Batch, opened: Option<Opened<'_>>, requests: &mut Vec<Vec<u8>>) {
-        let Some(Opened { fates, expected }) = opened else {
-            for index in batch.live(0..batch.len()) {
-                self.frame(batch.packet(index), false, requests);
-            }
-            return;
-        };
-        for (index, fate) in fates.iter().enumerate() {
-            match *fate {
-                Fate::Frame => self.frame(batch.packet(index), true, requests),
-                Fate::Opened { is_repeated, sa } => {
-                    self.opened(batch.packet(index), is_repeated, sa, expected);
-                }
-                Fate::Corrupt => {
-                    if let Some(direction) = &mut self.direction {
-                        direction.receiver.note(Seen::Corrupt(None), self.now);
-                    }
-                }
-                Fate::Nothing | Fate::Sealed(_) => {}
-            }
-        }
-    }
-
-    /// Notes a frame that came as it is.
-    #[inline]
-    fn frame(&mut self, frame: &[u8], is_protected: bool, requests: &mut Vec<Vec<u8>>) {
-        if let Some(Direction { reader, receiver, .. }) = &mut self.direction {
-            let seen = reader.read(frame);
-            receiver.note(if is_protected { unsealed(seen) } else { seen }, self.now);
-        }
-        requests.extend(self.neighbour.answer(frame));
-    }
-
-    /// Notes a packet that was opened under an SA.
-    #[inline]
-    fn opened(&mut self, packet: &[u8], is_repeated: bool, sa: u32, expected: &[u32]) {
-        let Some(Direction { reader, receiver, .. }) = &mut self.direction else { return };
-        let seen = reader.read_packet(packet);
-        if !receiver.note(seen, self.now) {
-            return;
-        }
-        receiver.counts.repeated += u64::from(is_repeated);
-        if let (Seen::Ours(tag), false) = (seen, expected.is_empty()) {
-            let is_right = expected[stream_of(tag.sequence, expected.len())] == sa;
-            receiver.counts.other_sa += u64::from(!is_right);
-        }
-    }
-}
-
 impl TesterPort {
     /// Sends one frame.
     fn send(&mut self, frame: &[u8], batch: &mut Batch, drops: &DropCounters) {
@@ -436,60 +333,5 @@ impl TesterPort {
             batch.close_train(0, None, 0);
             self.transmit.transmit(batch, drops);
         }
-    }
-}
-
-impl Direction {
-    fn prepare(&mut self, load: &Load, start: u64, trial: u16) {
-        self.pacer = Pacer::new(load.rate, load.burst, start, load.seconds, load.frames);
-        let expected = load.frames.unwrap_or((load.rate.min(EXPECTED) * load.seconds) as u64);
-        let sampling = load.samples.map(|count| {
-            let half = expected / 2;
-            Sampling { first: half, every: (half / count.max(1) as u64).max(1), count }
-        });
-        self.receiver = Receiver::new(trial, self.streams, expected, sampling);
-        (self.next, self.late, self.departures) = (0, 0, [start; 2]);
-    }
-
-    #[inline]
-    fn append(&self, batch: &mut Batch, sequence: u64, now: u64, room: usize) {
-        let template = match &self.templates[..] {
-            [one] => one,
-            several => &several[(sequence % several.len() as u64) as usize],
-        };
-        let (index, length) = (batch.len(), template.length());
-        let frame = batch.append(room + length).expect("a batch has room for a burst");
-        template.write(&mut frame[room..], self.receiver.tag(sequence, now));
-        if room > 0 {
-            batch.shrink(index, room, length);
-        }
-    }
-
-    /// Notes that `taken` frames left at `now`.
-    #[inline]
-    fn left(&mut self, taken: u64, now: u64) {
-        if taken == 0 {
-            return;
-        }
-        if self.next == 0 {
-            self.departures[0] = now;
-        }
-        self.departures[1] = now;
-        self.late += if self.pacer.is_late(self.next, now) { taken } else { 0 };
-        self.receiver.left(self.next..self.next + taken);
-        self.next += taken;
-    }
-
-    /// The frames a second that the tester offered.
-    fn offered(&self, load: &Load) -> f64 {
-        if self.next >= self.pacer.total() && load.frames.is_none() {
-            return load.rate;
-        }
-        // The last departure is that of up to a burst; so short a trial has no rate.
-        let seconds = (self.departures[1] - self.departures[0]) as f64 / 1e9;
-        if load.frames.is_some() && seconds > 0.0 {
-            return self.next as f64 / seconds;
-        }
-        self.next as f64 / load.seconds
     }
 }
