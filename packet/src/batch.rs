@@ -40,6 +40,8 @@ pub struct Train {
 pub struct Batch {
     slab: Slab,
     used: usize,
+    /// Where packets end at the latest.
+    end: usize,
     spans: Vec<Span>,
     trains: Vec<Train>,
 }
@@ -47,8 +49,10 @@ pub struct Batch {
 impl Batch {
     /// A batch with a slab of `bytes` bytes, headroom and tailroom included.
     pub fn new(bytes: usize) -> Self {
+        let slab = Slab::new(bytes);
         Self {
-            slab: Slab::new(bytes),
+            end: slab.bytes().len(),
+            slab,
             used: 0,
             spans: Vec::with_capacity(256),
             trains: Vec::with_capacity(64),
@@ -60,6 +64,12 @@ impl Batch {
         self.used = 0;
         self.spans.clear();
         self.trains.clear();
+    }
+
+    /// Keeps so many bytes free from now on, for what is made of the packets of an empty batch: those are not for the port that fills it.
+    #[inline]
+    pub fn hold_back(&mut self, bytes: usize) {
+        self.end = self.slab.bytes().len().saturating_sub(bytes);
     }
 
     /// The number of packets, including dropped ones.
@@ -76,7 +86,7 @@ impl Batch {
     /// Free bytes in the slab.
     #[inline]
     pub fn free(&self) -> usize {
-        self.slab.bytes().len() - self.used
+        self.end.saturating_sub(self.used)
     }
 
     /// The bytes that [`append`](Self::append) takes for a packet of `length` bytes.
@@ -116,7 +126,7 @@ impl Batch {
     /// The received packets are then declared with [`segment`](Self::segment). `None` if the bytes do not fit.
     pub fn take(&mut self, length: usize) -> Option<Range<usize>> {
         let end = (self.used + length).next_multiple_of(Slab::ALIGNMENT);
-        if end > self.slab.bytes().len() {
+        if end > self.end {
             return None;
         }
         let area = self.used..self.used + length;
@@ -314,6 +324,17 @@ mod tests {
         assert!(batch.take(1).is_none());
         batch.clear();
         assert!(batch.take(100).is_some());
+    }
+
+    #[test]
+    fn what_is_held_back_is_free_again_later() {
+        let mut batch = Batch::new(Batch::footprint(100) * 2);
+        batch.hold_back(Batch::footprint(100));
+        assert!(batch.append(100).is_some() && batch.append(0).is_none() && batch.take(1).is_none());
+        batch.hold_back(0);
+        assert!(batch.append(100).is_some());
+        batch.hold_back(1 << 20);
+        assert_eq!(batch.free(), 0);
     }
 
     #[test]

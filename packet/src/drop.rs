@@ -95,6 +95,18 @@ drop_reasons! {
     Bypassed = "bypassed", "a bypass policy matches: the route of such packets must not lead into the tunnel";
     /// A fragment, which transport mode cannot carry, and whose ports policies cannot see (RFC 4301 section 7).
     Fragmented = "fragmented", "a fragment, which transport mode and policies with ports cannot carry: raise the tunnel's mtu, so that packets are not fragmented before it";
+    /// A fragment with a length or an offset that no packet has.
+    BadFragment = "bad-fragment", "a fragment without payload, with a length that is no multiple of 8, or beyond 65,535 bytes: a broken sender, or an attack";
+    /// A fragment smaller than links cut packets.
+    TinyFragment = "tiny-fragment", "a fragment smaller than any link cuts packets, or without all headers in the first: an attack on filters (RFC 1858, RFC 7112)";
+    /// RFC 5722: fragments of one packet that contradict each other: none of them counts.
+    OverlappingFragments = "overlapping-fragments", "fragments of one packet overlap or disagree about its end: all of them are dropped (RFC 5722)";
+    /// The same fragment again; the packet is not affected.
+    DuplicateFragment = "duplicate-fragment", "the same fragment came twice: one of them is enough, no loss";
+    /// The other fragments of the packet did not come in time.
+    ReassemblyTimeout = "reassembly-timeout", "other fragments of the packet did not come within the time of --frag-ttl";
+    /// More fragments than are kept.
+    ReassemblyFull = "reassembly-full", "more incomplete packets, or fragments of one packet, than are kept: raise --reassemble, or look for loss or an attack";
     /// The destination is in no peer's allowed IPs.
     NoRoute = "no-route", "the destination is in no peer's allowed-ips, or has no rt line";
     /// The endpoint of the peer is unknown.

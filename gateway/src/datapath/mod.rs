@@ -193,6 +193,12 @@ mod tests {
             DropReason::BurstFull,
             DropReason::NotIp,
             DropReason::OtherStation,
+            DropReason::BadFragment,
+            DropReason::TinyFragment,
+            DropReason::OverlappingFragments,
+            DropReason::DuplicateFragment,
+            DropReason::ReassemblyTimeout,
+            DropReason::ReassemblyFull,
             DropReason::InjectedFault,
         ];
         for reason in DropReason::ALL {

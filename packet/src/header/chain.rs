@@ -3,7 +3,7 @@
 
 use super::Malformed;
 use super::esp::ESP;
-use super::ip::{IpPacket, Ipv6Header};
+use super::ip::{IpPacket, Ipv4Header, Ipv6Header};
 use crate::DropReason;
 
 const HOP_BY_HOP: u8 = 0;
@@ -16,8 +16,6 @@ const FRAGMENT_LENGTH: usize = 8;
 const OFFSET_AND_MORE: u16 = 0xfff9;
 /// The most extension headers; regular packets have fewer.
 const MOST: usize = 8;
-/// The protocol field of an IPv4 header.
-const PROTOCOL: usize = 9;
 /// The next header field of an IPv6 header.
 const NEXT_HEADER: usize = 6;
 
@@ -37,7 +35,7 @@ impl Place {
     fn first(packet: &IpPacket<'_>) -> Self {
         match packet {
             IpPacket::V4(header, _) => {
-                Self { offset: header.length(), field: PROTOCOL, protocol: header.protocol }
+                Self { offset: header.length(), field: Ipv4Header::PROTOCOL, protocol: header.protocol }
             }
             IpPacket::V6(header, _) => {
                 Self { offset: Ipv6Header::LENGTH, field: NEXT_HEADER, protocol: header.next_header }
@@ -100,6 +98,22 @@ pub fn place_for_fragment(packet: &IpPacket<'_>) -> Result<Place, DropReason> {
     })
 }
 
+/// Where the fragment header of an IPv6 packet is, unless the packet is whole despite it (RFC 6946).
+pub(super) fn place_of_fragment(packet: &IpPacket<'_>) -> Option<Place> {
+    let mut place = Place::first(packet);
+    for _ in 0..MOST {
+        place = match place.protocol {
+            HOP_BY_HOP | ROUTING | DESTINATION => place.next(packet.bytes()).ok()?,
+            FRAGMENT => match place.behind_whole(packet.bytes()) {
+                Err(DropReason::Fragmented) => return Some(place),
+                behind => behind.ok()?,
+            },
+            _ => return None,
+        };
+    }
+    None
+}
+
 /// The place before the first header that `next` leads not beyond.
 fn place(
     packet: &IpPacket<'_>,
@@ -155,7 +169,7 @@ fn find_behind(mut place: Place, bytes: &[u8], protocol: u8) -> Option<Place> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::header::ip::{Ipv4Header, TCP};
+    use crate::header::ip::TCP;
     use zerocopy::IntoBytes;
 
     /// An IPv6 packet with these extension headers, each of 8 bytes, and 4 bytes of TCP.

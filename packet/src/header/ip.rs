@@ -49,6 +49,12 @@ impl Ipv4Header {
     pub const LENGTH: usize = 20;
     /// The flag "don't fragment" in [`fragment`](Self::fragment).
     pub const DONT_FRAGMENT: u16 = 0x4000;
+    /// The flag "more fragments".
+    pub const MORE_FRAGMENTS: u16 = 0x2000;
+    /// The bits of the fragment offset.
+    pub const OFFSET: u16 = 0x1fff;
+    /// The offset of the field that names the protocol.
+    pub const PROTOCOL: usize = 9;
     /// The flag "more fragments" and the fragment offset: not zero in every fragment.
     pub const FRAGMENTED: u16 = 0x3fff;
 
@@ -87,7 +93,7 @@ impl Ipv4Header {
     /// Whether it is a fragment other than the first.
     #[inline]
     pub fn is_later_fragment(&self) -> bool {
-        self.fragment.get() & 0x1fff != 0
+        self.fragment.get() & Self::OFFSET != 0
     }
 
     /// Sets the checksum of a header without options.

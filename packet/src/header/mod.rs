@@ -7,6 +7,7 @@ pub mod chain;
 pub mod esp;
 pub mod ethernet;
 pub mod flow;
+pub mod fragment;
 pub mod icmp;
 pub mod ip;
 pub mod neighbour;
