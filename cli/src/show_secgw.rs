@@ -44,7 +44,11 @@ pub(crate) fn all(request: &Request) -> Result<Answer, Failure> {
             count => format!("{count} times"),
         };
         let head = format!("file {}, read again {times}\n", gateway.file);
-        let mut parts = vec![head, ports(gateway), sas(gateway), rules(gateway)];
+        let mut parts = vec![head, ports(gateway)];
+        if gateway.reassembled > 0 {
+            parts.push(gateway.reassembled_text() + "\n");
+        }
+        parts.extend([sas(gateway), rules(gateway)]);
         if !gateway.ike.is_empty() {
             parts.push(ike(gateway));
         }

@@ -41,6 +41,7 @@ mod resilience;
 mod restarts;
 mod rights;
 mod secgw;
+mod secgw_fragments;
 mod shell;
 mod support;
 mod tester;

@@ -129,11 +129,27 @@ fn start(lab: &mut Lab, namespace: &str, file: &Path, devices: [&str; 2]) -> Pro
 
 /// The same with lcores 0 and 1, of which each has these queues.
 pub fn start_on(lab: &mut Lab, namespace: &str, file: &Path, devices: [&str; 2], queues: &str) -> Process {
+    start_with(lab, namespace, file, devices, queues, &[])
+}
+
+/// The same with more words.
+pub fn start_with(
+    lab: &mut Lab,
+    namespace: &str,
+    file: &Path,
+    devices: [&str; 2],
+    queues: &str,
+    words: &[&str],
+) -> Process {
     let mut command = lab.command(namespace, postern());
     let output = File::create(file.with_extension(namespace)).expect("it can be made");
     command.args(["secgw", "-l", "0-1", "--no-pci", "--vdev", devices[0], "--vdev", devices[1], "--"]);
     command.args(["-P", "-p", "0x3", "-u", "0x2", "-w", "64", "-f"]).arg(file);
-    command.args(["--config", queues, "--api"]).arg(file.with_extension(format!("{namespace}.sock")));
+    command
+        .args(["--config", queues])
+        .args(words)
+        .arg("--api")
+        .arg(file.with_extension(format!("{namespace}.sock")));
     command.stdout(output);
     lab.start(&mut command).expect("it starts")
 }
@@ -150,7 +166,7 @@ pub fn is_up(lab: &Lab, when: &str) {
 }
 
 /// Reads the wire until it is told to stop; returns the frames with ESP in both families, and all others with IP.
-fn watch(stop: &AtomicBool, is_ready: &AtomicBool) -> ([usize; 2], Vec<Vec<u8>>) {
+pub fn watch(stop: &AtomicBool, is_ready: &AtomicBool) -> ([usize; 2], Vec<Vec<u8>>) {
     // Each end sees what the encryptor at it sends.
     let mut ends = ["w0", "w1"].map(|end| af_packet::open(end).expect("it can be opened").0);
     is_ready.store(true, Ordering::Relaxed);

@@ -86,7 +86,8 @@ fn start(plan: &Plan, source: Source, socket: Option<&Path>) -> Outcome {
     let runtime = privilege::runtime()?;
     let engines = engines::choice(&plan.subjects());
     engines::maintain(&engines)?;
-    let mut workers = Worker::several(SecgwTables::new(plan, &*engines)?, &plan.lcores, ports);
+    let workers = Worker::several(SecgwTables::new(plan, &*engines)?, &plan.lcores, ports);
+    let mut workers = Worker::reassembling(workers, plan.reassembly);
     let mut ike = None;
     if let Some(sockets) = &sockets {
         let (started, with_ike) = Ike::start(sockets, plan, workers, engines.clone(), &stopper)?;

@@ -38,7 +38,7 @@ pub struct Application {
     pub queues: Option<Vec<QueueAssignment>>,
     /// `--single-sa`: the outbound SA that all packets take, as its index in the order of SPIs.
     pub single_sa: Option<u32>,
-    /// `--reassemble`: the fragments that are kept; 0 for none.
+    /// `--reassemble`: the packets of which fragments are kept; 0 if fragments are not put together.
     pub reassembly_entries: u32,
     /// `--mtu` of all ports.
     pub mtu: u32,
@@ -226,7 +226,7 @@ fn long(
         "reassemble" => {
             let entries = decimal(text).and_then(|entries| u32::try_from(entries).ok());
             application.reassembly_entries =
-                entries.ok_or_else(|| invalid("it takes a number of fragments"))?;
+                entries.ok_or_else(|| invalid("it takes a number of packets"))?;
         }
         "mtu" => {
             let mtu = decimal(text).filter(|mtu| *mtu <= i64::from(u16::MAX));

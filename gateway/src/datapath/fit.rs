@@ -51,7 +51,7 @@ pub fn fit(
         // An SA batch has packets of many senders: only the packet that does not fit is dropped, not those around it.
         let mut rest = packets.clone();
         for index in packets {
-            let Err(reason) = room.check(batch.packet(index)) else { continue };
+            let Err(reason) = room.check(batch.packet(index), inside.cuts_v6) else { continue };
             drops.count(reason, 1);
             if reason == DropReason::TooBig
                 && let Ok(ip) = IpPacket::parse(batch.packet(index))
@@ -85,8 +85,8 @@ fn clamp(packet: &mut [u8], [v4, v6]: [u16; 2], fits: usize) {
 
 impl Room {
     #[inline]
-    fn check(&self, packet: &[u8]) -> Result<(), DropReason> {
-        if packet.len() > self.usual && (packet.len() > self.largest || is_answered(packet)) {
+    fn check(&self, packet: &[u8], cuts_v6: bool) -> Result<(), DropReason> {
+        if packet.len() > self.usual && (packet.len() > self.largest || is_answered(packet, cuts_v6)) {
             return Err(DropReason::TooBig);
         }
         if self.whole { check_whole(packet) } else { Ok(()) }
@@ -100,10 +100,10 @@ impl Room {
 }
 
 /// Whether a packet above the usual size must not be fragmented, so that its sender gets an error.
-fn is_answered(packet: &[u8]) -> bool {
+fn is_answered(packet: &[u8], cuts_v6: bool) -> bool {
     match IpPacket::parse(packet) {
         Ok(IpPacket::V4(header, _)) => header.fragment.get() & Ipv4Header::DONT_FRAGMENT != 0,
-        Ok(IpPacket::V6(_, bytes)) => bytes.len() > SMALLEST_V6,
+        Ok(IpPacket::V6(_, bytes)) => bytes.len() > SMALLEST_V6 && !cuts_v6,
         Err(_) => true,
     }
 }

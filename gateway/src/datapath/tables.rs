@@ -182,6 +182,8 @@ pub struct Inside {
     /// WireGuard: the largest TCP segment that may be announced over IPv4 and over IPv6. 0 for any, the largest number for
     /// what fits the MTU.
     pub segment_sizes: [u16; 2],
+    /// Whether an IPv6 packet that is longer than the tunnel usually carries is fragmented outside, and not answered.
+    pub cuts_v6: bool,
 }
 
 /// The lookup tables of the workers.
@@ -229,6 +231,7 @@ impl Tables {
         Inside {
             mtu: self.mtu.load(Ordering::Relaxed),
             segment_sizes: self.segment_sizes.each_ref().map(|size| size.load(Ordering::Relaxed)),
+            cuts_v6: false,
         }
     }
 

@@ -40,7 +40,8 @@ pub fn worker(
         transmit,
         is_received: port.is_received(),
     });
-    Ok(Worker::new(tables, ports.collect()))
+    let workers = vec![Worker::new(tables, ports.collect())];
+    Ok(Worker::reassembling(workers, plan.reassembly).remove(0))
 }
 
 fn told(findings: &[Finding]) -> String {

@@ -27,6 +27,7 @@ impl Plan {
             extended_sequence: settings.extended_sequence,
             single_sa: None,
             mtu: settings.mtu as usize,
+            reassembly: None,
             statistics_seconds: 0,
             ike_peers: Vec::new(),
             ike: Vec::new(),

@@ -16,6 +16,8 @@ const MORE: u16 = 0x2000;
 const MOST_OFFSET: u16 = 0x1fff;
 /// Fragment offsets count units of 8 bytes.
 const UNIT: usize = 8;
+/// RFC 8200 section 5: what each link of IPv6 carries. Fragments of a foreign packet may have a way with less room than the port.
+const SMALLEST_V6: usize = 1280;
 
 /// Cuts packets. Its memory is kept from packet to packet.
 pub struct Cutter {
@@ -25,15 +27,18 @@ pub struct Cutter {
     identification: u32,
     /// How far the one after it is: no two cutters of a gateway use the same.
     step: u32,
+    /// Whether IPv6 packets are cut that are not ours: those that were put together here or at the other end of a tunnel.
+    pub(super) cuts_all: bool,
 }
 
 impl Cutter {
     /// A cutter whose identifications begin with this one, and of which each is so far from the one before.
     pub fn new(identification: u32, step: u32) -> Self {
-        Self { packet: Vec::new(), header: Vec::new(), identification, step }
+        Self { packet: Vec::new(), header: Vec::new(), identification, step, cuts_all: false }
     }
 
-    /// Adds the fragments of packet `index` to the batch. IPv6 packets are cut only if they are `ours`: routers do not cut them.
+    /// Adds the fragments of packet `index` to the batch. IPv6 packets are cut only if they are `ours`, or fragments of theirs may have
+    /// been put together: routers do not cut them.
     ///
     /// # Errors
     /// The packet must not be cut, or the batch has no room: then it has none of the fragments.
@@ -57,7 +62,8 @@ impl Cutter {
                 self.header.extend_from_slice(&self.packet[..length]);
                 self.cut_v4(batch, fragment, mtu)
             }
-            IpPacket::V6(..) if ours => {
+            IpPacket::V6(..) if ours || self.cuts_all => {
+                let mtu = if ours { mtu } else { mtu.min(SMALLEST_V6) };
                 let place = place_for_fragment(&ip)?;
                 self.header.clear();
                 self.header.extend_from_slice(&self.packet[..place.offset]);

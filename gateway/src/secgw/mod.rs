@@ -30,6 +30,7 @@ mod plan;
 mod policies;
 mod ports;
 mod prefix_trie;
+pub mod reassembly;
 mod reload;
 mod reopen;
 pub mod routes;

@@ -16,6 +16,9 @@ pub struct Secgw {
     /// The lcores, each with a worker.
     #[serde(default)]
     pub lcores: Vec<Lcore>,
+    /// Packets that were put together from fragments.
+    #[serde(default)]
+    pub reassembled: u64,
     /// The SAs, in the order of the file.
     pub sas: Vec<Sa>,
     /// The policies, those for outbound packets first.
@@ -27,6 +30,13 @@ pub struct Secgw {
     /// The peers of IKE that policies name, with their IKE SAs and tunnels.
     #[serde(default)]
     pub ike: Vec<IpsecPeer>,
+}
+
+impl Secgw {
+    /// What was put together, as a sentence.
+    pub fn reassembled_text(&self) -> String {
+        format!("{} packets were put together from fragments", self.reassembled)
+    }
 }
 
 /// A port.

@@ -1,6 +1,7 @@
 //! What to run, from a file and a command line; what is not served yet is refused with a sentence.
 
 use super::lcores::{self, Queues};
+use super::reassembly::table::Limits;
 use crate::ipsec::ciphers;
 use config::secgw::settings::{Direction, Mode, Policy, Route, Sa, Settings};
 use config::secgw::{CommandLine, Device, Driver, Finding, Severity};
@@ -9,11 +10,15 @@ use crypto::choice::Subject;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tunnel::esp::{Layout, Transform};
 use tunnel::replay::LARGEST;
 
 /// The longest IP packet that every port carries in a frame: a chunk of AF_XDP less the room before it and the Ethernet header.
 const LONGEST_PACKET: u32 = 1792 - 14;
+
+/// The most packets of which fragments are kept.
+const MOST_REASSEMBLED: u32 = 65_536;
 
 /// The longest IV of an SA with headers of IPv6 and UDP: the room before a frame ends there.
 const ROOM_FOR_IV: usize = 8;
@@ -46,6 +51,8 @@ pub struct Plan {
     pub single_sa: Option<u32>,
     /// The longest IP packet that leaves.
     pub mtu: usize,
+    /// Bounds of the fragments that are kept, if they are put together.
+    pub reassembly: Option<Limits>,
     /// Seconds between two prints of statistics; 0 for none.
     pub statistics_seconds: u32,
     /// The names of the peers of IKE, as policies count them.
@@ -112,6 +119,10 @@ impl Plan {
             window: application.window.into(),
             extended_sequence: application.extended_sequence,
             mtu: application.mtu as usize,
+            reassembly: (application.reassembly_entries > 0).then(|| Limits {
+                packets: application.reassembly_entries as usize,
+                lifetime: Duration::from_nanos(application.fragment_nanoseconds),
+            }),
             statistics_seconds: application.statistics_seconds,
         };
         for sa in settings.sas {
@@ -154,8 +165,9 @@ impl Plan {
 fn words(command_line: &CommandLine, refused: &mut Vec<Finding>) {
     let application = &command_line.application;
     let mut not_yet = |text: String, fix: &str| refused.push(refuse(None, text, fix));
-    if application.reassembly_entries > 0 {
-        not_yet("--reassemble is not served yet".into(), "delete it: fragments of ESP packets are dropped");
+    if application.reassembly_entries > MOST_REASSEMBLED {
+        let text = format!("--reassemble {} is more than is served", application.reassembly_entries);
+        not_yet(text, &format!("write --reassemble with a number of packets up to {MOST_REASSEMBLED}"));
     }
     if application.mtu > LONGEST_PACKET {
         let text = format!("--mtu {} is not served yet", application.mtu);

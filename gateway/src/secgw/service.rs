@@ -249,7 +249,7 @@ impl SecgwService {
             Stopper::new(plan.lcores.len()).map_err(|error| ServiceError::Resources(path.clone(), error))?;
         let opened = opener.open(plan.ports.clone(), stopper.clone()).await;
         let (ports, reopened) = opened.map_err(|error| ServiceError::Open(path.clone(), error))?;
-        let workers = Worker::several(tables, &plan.lcores, ports);
+        let workers = Worker::reassembling(Worker::several(tables, &plan.lcores, ports), plan.reassembly);
         let statistics = Arc::new(Statistics::of(&workers));
         let mut threads = Vec::new();
         for worker in workers {

@@ -65,6 +65,8 @@ pub(super) struct WorkerCounters {
     pub(super) drops: Arc<DropCounters>,
     /// The frames of its ports.
     pub(super) ports: Vec<PortCounters>,
+    /// Packets that it put together from fragments.
+    pub(super) reassembled: AtomicU64,
 }
 
 /// The counters of a gateway; they are printed as tables.
@@ -124,6 +126,7 @@ impl Statistics {
             reloads: origin.reloads,
             ports: self.ports().map(|(port, all)| port.show(&all)).collect(),
             lcores: self.workers.iter().map(|worker| lcore(worker)).collect(),
+            reassembled: self.workers.iter().map(|it| it.reassembled.load(Ordering::Relaxed)).sum(),
             sas: sas.into_iter().map(sa).collect(),
             rules: [("out", &tables.policies_out), ("in", &tables.policies_in)]
                 .into_iter()
@@ -206,6 +209,9 @@ impl fmt::Display for Statistics {
             for model::Lcore { number, received, sent } in lcores {
                 writeln!(f, "lcore {number}: received {received} frames; sent {sent} frames")?;
             }
+        }
+        if shown.reassembled > 0 {
+            writeln!(f, "{}", shown.reassembled_text())?;
         }
         for sa in &shown.sas {
             let model::Sa { direction, spi, algorithms, packets, bytes, .. } = sa;

@@ -3,6 +3,7 @@ mod ike;
 mod large;
 mod lcores;
 mod modes;
+mod reassembly;
 mod reload;
 
 use super::*;
@@ -80,7 +81,7 @@ impl Scene {
     fn several(plan: &Plan) -> Vec<Self> {
         let tables = SecgwTables::new(plan, &AwsLc).expect("it has the cipher");
         let (ends, ports): (Vec<_>, Vec<_>) = plan.lcores.iter().map(|_| Self::ports(plan)).unzip();
-        let workers = Worker::several(tables, &plan.lcores, ports);
+        let workers = Worker::reassembling(Worker::several(tables, &plan.lcores, ports), plan.reassembly);
         let statistics = Arc::new(Statistics::of(&workers));
         let scene = |(worker, (to, from))| Self { worker, statistics: Arc::clone(&statistics), to, from };
         workers.into_iter().zip(ends).map(scene).collect()
@@ -106,7 +107,7 @@ impl Scene {
 
     /// What leaves by each port after these frames have arrived at one.
     fn carry(&mut self, port: usize, frames: &[Vec<u8>]) -> [Vec<Vec<u8>>; 2] {
-        let (mut batch, drops) = (Batch::new(64 * 1024), DropCounters::default());
+        let (mut batch, drops) = (Batch::new(128 * 1024), DropCounters::default());
         for frame in frames {
             batch.append(frame.len()).expect("it fits").copy_from_slice(frame);
         }
@@ -285,7 +286,7 @@ fn what_is_not_served_yet_is_refused_with_a_sentence() {
         assert!(said_here.contains(said) && said_here.contains("fix: "), "{said_here}");
     }
     for (from, to, said) in [
-        ("-w 64", "--reassemble 8", "--reassemble"),
+        ("-w 64", "-l --reassemble 70000", "--reassemble 70000"),
         ("-w 64", "--mtu 1900", "--mtu 1900"),
         ("(1,0,0)", "(1,0,0),(1,0,1)", "queue 0 of port 1 to lcores 0 and 1"),
         ("(1,0,0)", "(1,1,0)", "names queue 1 of port 1, and not its queue 0"),

@@ -12,6 +12,7 @@ use super::leaving::Leaving;
 use super::outbound::LookUp;
 use super::policies::Verdicts;
 use super::ports::{FramePort, Queue};
+use super::reassembly::{LOOK, Reassembly, Side};
 use super::reopen::Reopened;
 use super::statistics::{PortCounters, Statistics, WorkerCounters};
 use super::stopper::Stopper;
@@ -34,15 +35,19 @@ use port::{Receive, Wake};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tunnel::Time;
 
-/// How much the worker carries at once.
-const BATCH_BYTES: usize = 256 * 1024;
+mod whole;
+
+/// How much the worker receives at once, and has for fragments that packets of it are cut into.
+const BURST_BYTES: usize = 256 * 1024;
+const CUT_BYTES: usize = 256 * 1024;
 /// How long a port that reports an error is not waited for.
 const REST: Duration = Duration::from_millis(100);
 /// A bump in the wire does not clamp the MSS: with this as the MTU inside, the stage `fit` does not.
-const NO_CLAMP: Inside = Inside { mtu: 0, segment_sizes: [0; 2] };
+const NO_CLAMP: Inside = Inside { mtu: 0, segment_sizes: [0; 2], cuts_v6: false };
 
 /// A worker, with all ports.
 pub struct Worker {
@@ -54,6 +59,7 @@ pub struct Worker {
     ports: Vec<FramePort>,
     /// Where ports come from whose interface was deleted and made again.
     reopened: Option<Arc<Reopened>>,
+    reassembly: Option<Reassembly>,
     clock: Clock,
     drops: Arc<DropCounters>,
     counters: Arc<WorkerCounters>,
@@ -109,8 +115,12 @@ impl Worker {
     ) -> Self {
         let count = |port: &FramePort| PortCounters::new(port.number, &port.name, port.is_protected);
         let drops = Arc::<DropCounters>::default();
-        let counters =
-            WorkerCounters { lcore, drops: Arc::clone(&drops), ports: ports.iter().map(count).collect() };
+        let counters = WorkerCounters {
+            lcore,
+            drops: Arc::clone(&drops),
+            ports: ports.iter().map(count).collect(),
+            reassembled: AtomicU64::new(0),
+        };
         // Without IKE, no SA is renewed, and `split` drops all that could be a message of IKE.
         let (datapath_events, (punt, _)) = (unbounded().0, Punt::new(Protocol::Ipsec));
         Self {
@@ -119,6 +129,7 @@ impl Worker {
             tables,
             ports,
             reopened: None,
+            reassembly: None,
             clock: Clock,
             drops,
             counters: Arc::new(counters),
@@ -126,7 +137,7 @@ impl Worker {
             datapath_events,
             initial: punt.clone(),
             punt,
-            batch: Batch::new(BATCH_BYTES),
+            batch: Batch::new(BURST_BYTES + CUT_BYTES),
             verdicts_out: Verdicts::default(),
             verdicts_in: Verdicts::default(),
             routed: Vec::new(),
@@ -228,7 +239,10 @@ impl Worker {
         }
         queue.rests_until = None;
         batch.clear();
-        match queue.receive.receive(batch, drops) {
+        batch.hold_back(CUT_BYTES);
+        let received = queue.receive.receive(batch, drops);
+        batch.hold_back(0);
+        match received {
             Ok(0) => return false,
             Ok(_) => queue.is_failing = false,
             Err(error) => {
@@ -242,19 +256,25 @@ impl Worker {
         }
         self.counters.ports[place].received(batch);
         frame::strip(batch, port.station, drops);
+        let now = self.clock.monotonic();
+        let side = if port.is_protected { Side::Protected } else { Side::Unprotected };
+        if let Some(reassembly) = &mut self.reassembly {
+            reassembly.gather(batch, side, now, drops);
+        }
         self.leaving.clear();
         self.headers.clear();
         self.assigned.clear();
-        let now = self.clock.monotonic();
         let tables = self.tables.load();
         forget(&mut self.generation, &tables, [&mut self.verdicts_out, &mut self.verdicts_in]);
-        if port.is_protected {
+        if side == Side::Protected {
             self.errors.begin(now);
             self.outbound(&tables, now);
         } else {
             self.inbound(&tables, now);
         }
+        self.cutter.cuts_all = self.reassembly.is_some() && side == Side::Unprotected;
         self.depart(&tables, Some(place), now);
+        self.bursts_of_whole(&tables, Some(place), now);
         true
     }
 
@@ -273,7 +293,9 @@ impl Worker {
         self.assigned.clear();
         let now = self.clock.monotonic();
         self.open(&tables, now);
+        self.cutter.cuts_all = self.reassembly.is_some();
         self.depart(&tables, None, now);
+        self.bursts_of_whole(&tables, None, now);
         true
     }
 
@@ -298,14 +320,16 @@ impl Worker {
 
     /// From a protected port: protects what policies say, up to the outer header.
     fn outbound(&mut self, tables: &SecgwTables, now: Time) {
+        // As in ipsec-secgw, which cuts only if it puts together.
+        let inside = Inside { cuts_v6: self.reassembly.is_some(), ..NO_CLAMP };
         let (batch, drops) = (&mut self.batch, &*self.drops);
         let (routed, headers, leaving) = (&mut self.routed, &mut self.headers, &mut self.leaving);
         let mut look_up =
             LookUp { tables, verdicts: &mut self.verdicts_out, acquire: &mut self.acquire, now };
         outbound::protect(batch, &mut look_up, drops, routed, headers, leaving);
         tables.modes.clamp_out(batch, routed);
-        fit::fit(batch, NO_CLAMP, drops, &mut self.errors, routed, &mut self.fitted);
-        assign::assign(batch, NO_CLAMP.mtu, now, drops, &mut self.fitted, &mut self.assigned);
+        fit::fit(batch, inside, drops, &mut self.errors, routed, &mut self.fitted);
+        assign::assign(batch, inside.mtu, now, drops, &mut self.fitted, &mut self.assigned);
         encrypt::encrypt(batch, drops, &mut self.assigned);
         outbound::wrap(batch, &self.assigned, headers, drops, leaving);
     }
@@ -330,8 +354,11 @@ impl Worker {
         accept::accept(batch, now, drops, &self.datapath_events, sa_batches, sequences);
         inbound::restore(batch, headers, drops, sa_batches);
         tables.modes.clamp_in(batch, sa_batches);
-        inbound::admit(batch, tables, &mut self.verdicts_in, drops, sa_batches, leaving);
         forward::forward(batch, drops, sa_batches);
+        if let Some(reassembly) = &mut self.reassembly {
+            reassembly.gather_opened(batch, sa_batches, now, drops);
+        }
+        inbound::admit(batch, tables, &mut self.verdicts_in, drops, sa_batches, leaving);
         // What is retired while we wait for the next burst must not be kept by this one.
         sa_batches.clear();
     }
@@ -361,11 +388,16 @@ impl Worker {
             .filter(|(_, queue)| queue.rests_until.is_none())
             .filter_map(|(place, queue)| Some((place, queue.receive.descriptor()?)))
             .unzip();
-        let limit = queues.iter().any(|(_, queue)| queue.rests_until.is_some()).then_some(REST);
+        let rests = queues.iter().any(|(_, queue)| queue.rests_until.is_some()).then_some(REST);
+        let holds_any = self.reassembly.as_ref().is_some_and(Reassembly::holds_any).then_some(LOOK);
+        let limit = rests.into_iter().chain(holds_any).min();
         let mut failed = Vec::new();
         wake.wait_for_any(&descriptors, limit, |at| failed.push(places[at]))?;
         for (place, at) in failed {
             self.ports[place].queues[at].rests_until = Some(now + REST);
+        }
+        if let Some(reassembly) = &mut self.reassembly {
+            reassembly.look(self.clock.monotonic(), &self.drops);
         }
         Ok(())
     }

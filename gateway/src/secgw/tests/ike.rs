@@ -51,14 +51,22 @@ fn peers(text: &str) -> Peers {
 
 /// The plan of the file with these lines of its own and this configuration of peers.
 fn plan_with(lines: &str, configuration: &str) -> Plan {
-    let mut plan = plan(&format!("{}{lines}", file()), WORDS).unwrap_or_else(|refused| panic!("{refused:?}"));
+    plan_of(lines, configuration, WORDS)
+}
+
+fn plan_of(lines: &str, configuration: &str, words: &str) -> Plan {
+    let mut plan = plan(&format!("{}{lines}", file()), words).unwrap_or_else(|refused| panic!("{refused:?}"));
     plan.set_ike(&peers(configuration));
     plan
 }
 
 /// A gateway with the ends that the thread of IKE reads.
 fn scene() -> (Scene, Receiver<DataPathEvent>, [Receiver<Datagram>; 2]) {
-    let scene = Scene::of(&plan_with(LINES, PEER));
+    scene_of(&plan_with(LINES, PEER))
+}
+
+fn scene_of(plan: &Plan) -> (Scene, Receiver<DataPathEvent>, [Receiver<Datagram>; 2]) {
+    let scene = Scene::of(plan);
     let (events, events_out) = unbounded();
     let ((initial, initial_out), (floated, floated_out)) =
         (Punt::new(Protocol::Ipsec), Punt::new(Protocol::Ipsec));
@@ -68,8 +76,12 @@ fn scene() -> (Scene, Receiver<DataPathEvent>, [Receiver<Datagram>; 2]) {
 
 /// Lets the tunnel of peer `number` be for packets between the networks.
 fn publish(scene: &Scene, number: u16) -> Arc<Peer> {
+    publish_as(scene, number, PeerId::new(70))
+}
+
+fn publish_as(scene: &Scene, number: u16, id: PeerId) -> Arc<Peer> {
     let tunnel = Tunnel { ike_peer: number, ..Tunnel::default() };
-    let peer = Arc::new(Peer::new(PeerId::new(70), PeerState::Ipsec(tunnel), Budget::default()));
+    let peer = Arc::new(Peer::new(id, PeerState::Ipsec(tunnel), Budget::default()));
     let processing = Processing::Protect(Arc::clone(&peer));
     let policies = Policies::new(vec![Policy { selectors: selectors([1, 7]), processing }]);
     scene.worker.sessions().policies.store(Arc::new(policies));
@@ -91,6 +103,16 @@ fn keys() -> SaKeys {
     let keys = SecretBytes::new(vec![7; transform.key_material_length()]);
     SaKeys::new(transform, false, tunnel::esp::Mode::Tunnel, &keys, &AwsLc, &mut random::System::default())
         .expect("it has the cipher")
+}
+
+fn at_peer() -> Endpoint {
+    let remote = (IpAddr::from([172, 16, 2, 5]), 4500).into();
+    Endpoint { local: Some([172, 16, 1, 5].into()), ..Endpoint::new(remote) }
+}
+
+fn lifetime() -> Lifetime {
+    let expires = Time::from_nanoseconds(u64::MAX);
+    Lifetime { renew: None, renew_sequence: 0, expires, end_sequence: 1 << 32 }
 }
 
 #[test]
@@ -115,13 +137,8 @@ fn without_an_sa_packets_are_dropped_and_ike_is_asked_once_in_a_while() {
 fn an_sa_of_ike_carries_packets_in_udp_and_only_those_that_were_agreed_on() {
     let (mut scene, events, _) = scene();
     let peer = publish(&scene, 1);
-    let at = |remote: [u8; 4], local: [u8; 4]| Endpoint {
-        local: Some(local.into()),
-        ..Endpoint::new((IpAddr::from(remote), 4500).into())
-    };
-    peer.endpoint.store(Some(at([172, 16, 2, 5], [172, 16, 1, 5])));
-    let expires = Time::from_nanoseconds(u64::MAX);
-    let lifetime = Lifetime { renew: None, renew_sequence: 0, expires, end_sequence: 1 << 32 };
+    peer.endpoint.store(Some(at_peer()));
+    let lifetime = lifetime();
     // The SPI of a manual SA, which the peer is free to choose.
     peer.sending.store(Some(Arc::new(OutboundSa::new(keys(), 5, lifetime))));
     let inner = packet(ICMP, FOR_PEER, 0, &[8, 0, 1, 2]);
@@ -148,6 +165,35 @@ fn an_sa_of_ike_carries_packets_in_udp_and_only_those_that_were_agreed_on() {
     install([7, 3]);
     assert_eq!(scene.carry(1, &[received]), NOTHING);
     assert_eq!(scene.dropped(), [(DropReason::ForeignSource, 1)]);
+}
+
+#[test]
+fn fragments_under_an_sa_of_the_file_complete_no_packet_of_ike() {
+    let words = format!("{WORDS} --reassemble 8");
+    let (mut scene, ..) = scene_of(&plan_of(LINES, PEER, &words));
+    // The number that the SA of the file with SPI 5 has.
+    let of_file = scene.worker.sessions().session(5).map(|session| session.peer.id);
+    let peer = publish_as(&scene, 1, of_file.expect("it has the SA"));
+    peer.endpoint.store(Some(at_peer()));
+    peer.sending.store(Some(Arc::new(OutboundSa::new(keys(), 9, lifetime()))));
+    let sa = Arc::new(InboundSa::new(keys(), 9, lifetime(), false));
+    let session =
+        Session { sa, peer: Arc::clone(&peer), selectors: Some(selectors([7, 1])), transport: None };
+    scene.worker.sessions().install(session);
+    let fragment = |field: u16| {
+        let mut fragment = packet(ICMP, FOR_PEER, 0, &[8; 64]);
+        fragment[6..8].copy_from_slice(&field.to_be_bytes());
+        ours(&fragment)
+    };
+    let (mut sealing, ..) = scene_of(&plan_of(LINES, PEER, WORDS));
+    sealing.worker.sessions().policies.store(scene.worker.sessions().policies.load_full());
+    let file = file().replace("dst 192.168.2.0/24", "dst 192.168.7.0/24");
+    let mut of_file = Scene::with(&file, WORDS);
+    let mut first = |field| frame(OURS, IPV4, &of_file.carry(0, &[fragment(field)])[1][0][14..]);
+    let mut last = |field| frame(OURS, IPV4, &sealing.carry(0, &[fragment(field)])[1][0][14..]);
+    assert_eq!(scene.carry(1, &[first(0x2000), last(8)]), NOTHING);
+    assert_eq!(scene.carry(1, &[last(0x2000)])[0].len(), 1, "{:?}", scene.dropped());
+    assert_eq!(scene.dropped(), []);
 }
 
 #[test]
