@@ -30,6 +30,9 @@ pub(crate) struct Arguments {
     /// Only measurements whose name contains this, such as "64 bytes" or rules
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+    /// Packets of which our gateway keeps fragments; no packet that is carried is one
+    #[arg(long, value_name = "PACKETS", default_value_t = 0)]
+    reassemble: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -41,9 +44,9 @@ enum Peer {
 }
 
 pub(crate) fn measure(arguments: Arguments) -> bench::Outcome<secgw::Report> {
-    let Arguments { peer, peer_directory, burst, seconds, rounds, core, only } = arguments;
+    let Arguments { peer, peer_directory, burst, seconds, rounds, core, only, reassemble } = arguments;
     let peer = (peer == Peer::IpsecSecgw).then(|| secgw::build(&peer_directory)).transpose()?;
     let choice = Arc::new(Choice::here(None).prepared_for(&[Cipher::Aes128Gcm.into()]));
     let (burst, seconds) = (burst.clamp(1, 256), seconds.clamp(0.01, 3600.0));
-    secgw::run(&secgw::Options { choice, burst, seconds, rounds, core, peer, only })
+    secgw::run(&secgw::Options { choice, burst, seconds, rounds, core, peer, only, reassemble })
 }

@@ -66,6 +66,8 @@ pub struct Load {
     pub rules: usize,
     /// How packets meet rules.
     pub spread: Spread,
+    /// `--reassemble` of ours; 0 for none.
+    pub reassemble: u32,
 }
 
 impl Load {
@@ -134,7 +136,8 @@ mod tests {
         for (rules, spread, met) in
             [(1, Spread::All, 1), (100, Spread::All, 100), (1000, Spread::All, 1000), (1000, Spread::One, 1)]
         {
-            let load = Load { name: String::new(), sizes: vec![64, 90], flows: 1000, rules, spread };
+            let load =
+                Load { name: String::new(), sizes: vec![64, 90], flows: 1000, rules, spread, reassemble: 0 };
             let destinations: BTreeSet<[u8; 4]> =
                 (0..load.flows).map(|flow| load.destination(flow)).collect();
             assert_eq!(destinations.len(), 1000);

@@ -90,7 +90,8 @@ fn between(
     // No frame comes back from port 1.
     let nothing = Replay { frames: Vec::new(), next: 0, burst: 0 };
     let ports: [bed::Halves; 2] = [(Box::new(replay), Box::new(Sink::default())), (Box::new(nothing), sink)];
-    Ok(bed::worker(&load.file(), &format!("{PORTS} {} -f x", way.words()), engine, ports)?)
+    let words = format!("{PORTS} {} -f x --reassemble {}", way.words(), load.reassemble);
+    Ok(bed::worker(&load.file(), &words, engine, ports)?)
 }
 
 /// The frames that a gateway receives on a way: in clear, or sealed by a gateway with the same SAs.
@@ -163,7 +164,8 @@ mod tests {
     #[test]
     fn all_frames_leave_on_both_ways_under_every_sa() {
         for (rules, spread) in [(1, Spread::All), (20, Spread::All), (20, Spread::One)] {
-            let load = Load { name: "x".into(), sizes: vec![64, 1418], flows: 60, rules, spread };
+            let reassemble = rules as u32 - 1;
+            let load = Load { name: "x".into(), sizes: vec![64, 1418], flows: 60, rules, spread, reassemble };
             for way in Way::ALL {
                 let frames = received(&load, way, &AwsLc).expect("packets pass");
                 let mut ours = Ours::new(&load, way, &AwsLc, frames, 60).expect("a gateway");

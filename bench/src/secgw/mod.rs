@@ -36,6 +36,8 @@ pub struct Options {
     pub peer: Option<PathBuf>,
     /// Only loads whose name contains this.
     pub only: Option<String>,
+    /// Packets of which ours keeps fragments; 0 if it does not look for them. No packet of the loads is a fragment.
+    pub reassemble: u32,
 }
 
 /// The result.
@@ -95,8 +97,14 @@ struct Subject {
 
 /// The loads: packet sizes under one rule; then the smallest packets under more rules.
 fn loads() -> Vec<Load> {
-    let load =
-        |name: &str, sizes, flows, rules, spread| Load { name: name.to_owned(), sizes, flows, rules, spread };
+    let load = |name: &str, sizes, flows, rules, spread| Load {
+        name: name.to_owned(),
+        sizes,
+        flows,
+        rules,
+        spread,
+        reassemble: 0,
+    };
     let mut loads = vec![
         load("64 bytes", vec![64], 256, 1, Spread::All),
         load("IMIX", imix(), 300, 1, Spread::All),
@@ -120,7 +128,9 @@ pub fn run(options: &Options) -> Outcome<Report> {
     pin_thread(None, options.core)?;
     let is_wanted = |load: &Load| options.only.as_ref().is_none_or(|only| load.name.contains(only));
     let mut subjects = Vec::new();
-    for load in loads().into_iter().filter(is_wanted) {
+    for load in
+        loads().into_iter().filter(is_wanted).map(|load| Load { reassemble: options.reassemble, ..load })
+    {
         for way in Way::ALL {
             subjects.push(Subject::new(options, load.clone(), way)?);
         }
