@@ -1,6 +1,8 @@
 # Every door of the project. Each target installs what it needs and says what it does.
 
 CARGO ?= cargo
+# FEATURES=dpdk: make build and make install also make libpostern_dpdk.so, which needs DPDK's headers.
+FEATURES ?=
 FUZZ_SECONDS ?= 60
 RUN ?= bench/runs/$(shell date +%F)-$(shell uname -m)
 
@@ -14,13 +16,13 @@ help:
 	@echo "make bench   all benchmarks, written to RUN=$(RUN) (root)"
 	@echo "make docs    the guide as a book, in target/book"
 	@echo "make setup   only what these need"
-	@echo "make install the program to /usr/local/bin, with its second name for wg-quick, man pages and completions"
+	@echo "make install the program to /usr/local/bin, with its second name for wg-quick, man pages and completions; FEATURES=dpdk"
 
 setup:
 	scripts/setup.sh test
 
 build:
-	$(CARGO) build --package postern --release --locked
+	$(CARGO) build --package postern --release --locked --features "$(FEATURES)"
 	@ln -sf postern target/release/postern-wireguard
 
 demo:
@@ -30,7 +32,7 @@ demo:
 
 test:
 	scripts/setup.sh test
-	$(CARGO) test --workspace --profile testing --locked --no-fail-fast -- --test-threads 2
+	$(CARGO) test --workspace --features postern-dpdk-shim/double --profile testing --locked --no-fail-fast -- --test-threads 2
 
 lint:
 	$(CARGO) fmt --all --check
@@ -55,6 +57,9 @@ docs:
 install: build
 	install -D target/release/postern $(DESTDIR)/usr/local/bin/postern
 	ln -sf postern $(DESTDIR)/usr/local/bin/postern-wireguard
+ifneq ($(filter dpdk,$(FEATURES)),)
+	install -D target/release/libpostern_dpdk.so $(DESTDIR)/usr/local/lib/postern/libpostern_dpdk.so
+endif
 	target/release/postern generate manual $(DESTDIR)/usr/local/share
 
 clean:

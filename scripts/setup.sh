@@ -30,6 +30,8 @@ case $part in
     packages+=(python3-scapy python3-cryptography python3-venv openssl)
     # What DPDK's tests of ipsec-secgw use.
     packages+=(net-tools python3-setuptools)
+    # Ports and crypto devices of DPDK: its headers, which bring its drivers.
+    packages+=(libdpdk-dev pkgconf)
     packages+=("${strongswan[@]}" strongswan-pki)
     # The other end of our OpenVPN.
     packages+=(openvpn)

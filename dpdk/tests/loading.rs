@@ -1,0 +1,54 @@
+//! Libraries that are not the right one are refused, by their numbers. They are made here: DPDK is not needed.
+
+use dpdk::{Library, LoadError};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A library whose identity has these numbers, and which has no other function.
+fn library(folder: &Path, [interface, built, running]: [u32; 3]) -> PathBuf {
+    let text = format!(
+        "#include <stdint.h>\n\
+         void postern_identify(uint32_t *identity)\n\
+         {{ identity[0] = {interface}; identity[1] = {built}; identity[2] = {running}; }}\n"
+    );
+    let (source, made) = (folder.join("double.c"), folder.join("double.so"));
+    std::fs::write(&source, text).expect("it can be written");
+    let status = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&made, &source]).status();
+    assert!(status.expect("there is a compiler: Rust links with it").success());
+    made
+}
+
+fn refused(path: &Path) -> String {
+    Library::open(path).map(|library| library.version().to_owned()).expect_err("it is refused").to_string()
+}
+
+#[test]
+fn another_abi_of_dpdk_is_refused_by_its_number() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let said = refused(&library(folder.path(), [1, 23, 24]));
+    assert!(said.contains("was built for ABI 23 of DPDK, and the installed DPDK has ABI 24"), "{said}");
+    assert!(said.contains("\n  fix: build it again"), "{said}");
+}
+
+#[test]
+fn another_interface_is_refused_by_its_number() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let said = refused(&library(folder.path(), [2, 24, 24]));
+    assert!(said.contains("its interface has number 2, and this program needs number 1"), "{said}");
+}
+
+#[test]
+fn a_library_without_the_functions_and_a_file_that_is_none_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let said = refused(&library(folder.path(), [1, 24, 24]));
+    assert!(said.contains("postern_start"), "{said}");
+    let text = folder.path().join("text");
+    std::fs::write(&text, "no library").expect("it can be written");
+    assert!(matches!(Library::open(&text), Err(LoadError::Refused { .. })));
+}
+
+#[test]
+fn a_library_that_is_nowhere_is_missing_with_what_to_do() {
+    let said = LoadError::Missing(vec!["/opt/x/libpostern_dpdk.so".into()]).to_string();
+    assert!(said.contains("fix: ") && said.contains("--features dpdk") && said.ends_with("/opt/x"), "{said}");
+}
