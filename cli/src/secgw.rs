@@ -36,6 +36,8 @@ Files and words are those of DPDK's example program ipsec-secgw 22.11. What of t
 a sentence. Statistics are printed at the end (SIGINT, SIGTERM), and each -t seconds; postern show secgw prints them
 at any time. SIGHUP or postern reload secgw reads the file again, without loss.
 
+--dpdk before -- has DPDK open all devices, if this program was built with it: --vdev and -a are then DPDK's.
+
 --check, --lint, --ike, --json, --strict and --api stand anywhere among the words.
 
 exit codes: 0, the file and the words are accepted (--check), or nothing is wrong (--lint; notes do not count);

@@ -127,26 +127,30 @@ static int make_pool(uint16_t port, const struct postern_open *options, uint16_t
 	return pools[port] ? 0 : -rte_errno;
 }
 
+/* Several queues get flows by their addresses and ports, as far as the driver can. */
+static void spread(const struct rte_eth_dev_info *info, struct rte_eth_conf *configuration)
+{
+	uint64_t by = (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_TCP) & info->flow_type_rss_offloads;
+
+	if (by == 0)
+		return;
+	configuration->rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+	configuration->rx_adv_conf.rss_conf.rss_hf = by;
+}
+
 PUBLIC int32_t postern_open_port(uint16_t port, const struct postern_open *options)
 {
 	struct rte_eth_conf configuration;
+	struct rte_eth_dev_info info;
 	uint16_t receive = DESCRIPTORS, transmit = DESCRIPTORS;
-	int outcome;
+	int outcome = rte_eth_dev_info_get(port, &info);
 
+	if (outcome != 0)
+		return outcome;
 	memset(&configuration, 0, sizeof(configuration));
-	configuration.rxmode.mtu = options->mtu;
-	if (options->receive_queues > 1) {
-		struct rte_eth_dev_info info;
-
-		outcome = rte_eth_dev_info_get(port, &info);
-		if (outcome != 0)
-			return outcome;
-		configuration.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
-		configuration.rx_adv_conf.rss_conf.rss_hf = (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_TCP) &
-							    info.flow_type_rss_offloads;
-		if (configuration.rx_adv_conf.rss_conf.rss_hf == 0)
-			configuration.rxmode.mq_mode = RTE_ETH_MQ_RX_NONE;
-	}
+	configuration.rxmode.mtu = info.max_mtu ? RTE_MIN(options->mtu, info.max_mtu) : options->mtu;
+	if (options->receive_queues > 1)
+		spread(&info, &configuration);
 	outcome = rte_eth_dev_configure(port, options->receive_queues, options->transmit_queues, &configuration);
 	if (outcome == 0)
 		outcome = rte_eth_dev_adjust_nb_rx_tx_desc(port, &receive, &transmit);

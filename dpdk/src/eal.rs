@@ -24,7 +24,7 @@ pub enum StartError {
     Word,
     /// DPDK refuses.
     #[error(
-        "DPDK does not start with these words of EAL: {0}; its own messages are above\n  fix: without huge pages add --no-huge -m 256, without network cards of DPDK --no-pci"
+        "DPDK does not start with these words of EAL: {0}; its own messages are above\n  fix: correct the words of EAL, which stand before --"
     )]
     Refused(io::Error),
     /// There is no thread.

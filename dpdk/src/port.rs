@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use std::io;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// The most frames of a call: `POSTERN_FRAMES`.
 pub const BURST: usize = 32;
@@ -34,12 +34,26 @@ pub struct PortFacts {
     pub most_transmit_queues: u16,
 }
 
+impl PortFacts {
+    /// Whether it is a device on a bus: its name is its place there.
+    fn is_on_bus(&self) -> bool {
+        self.name.contains(':')
+    }
+
+    /// How many queues to send by it gets. A virtual device has pairs of queues: net_tap and net_af_xdp refuse others, and net_memif does
+    /// not connect.
+    fn transmit_queues(&self, receive_queues: u16, wanted: u16) -> u16 {
+        let wanted = if self.is_on_bus() { wanted.min(self.most_transmit_queues) } else { receive_queues };
+        wanted.max(1)
+    }
+}
+
 /// How a port is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct PortOptions {
     /// Queues to receive from.
     pub receive_queues: u16,
-    /// Queues to send by, if the driver has so many.
+    /// Queues to send by, if the device has so many.
     pub transmit_queues: u16,
     /// The longest IP packet of a frame.
     pub mtu: u16,
@@ -97,6 +111,17 @@ impl Drop for Open {
     }
 }
 
+/// Says whether the link of a port is up, as long as the port is open.
+#[derive(Clone)]
+pub struct LinkState(Weak<Open>);
+
+impl LinkState {
+    /// Whether it is; none if the port is closed.
+    pub fn is_up(&self) -> Option<bool> {
+        self.0.upgrade().map(|port| port.is_up())
+    }
+}
+
 /// A queue to receive from.
 pub struct ReceiveQueue {
     port: Arc<Open>,
@@ -133,8 +158,8 @@ impl Eal {
         Ok(PortFacts { number, name, driver, address, most_receive_queues, most_transmit_queues })
     }
 
-    /// Opens a port: its queues to receive from and to send by. There is at least one of each, and not more of the latter than the driver
-    /// has.
+    /// Opens a port: its queues to receive from and to send by. There is at least one of each, and there may be fewer of the latter than
+    /// wanted.
     ///
     /// # Errors
     /// There is no such port, it is open, or has fewer queues to receive from.
@@ -151,9 +176,10 @@ impl Eal {
         if options.receive_queues > most {
             return Err(DeviceError::Queues { name, most, wanted: options.receive_queues });
         }
+        let receive_queues = options.receive_queues.max(1);
         let record = OpenRecord {
-            receive_queues: options.receive_queues.max(1),
-            transmit_queues: options.transmit_queues.min(facts.most_transmit_queues).max(1),
+            receive_queues,
+            transmit_queues: facts.transmit_queues(receive_queues, options.transmit_queues),
             mtu: options.mtu,
             is_promiscuous: options.is_promiscuous.into(),
         };
@@ -200,6 +226,11 @@ impl ReceiveQueue {
     /// Whether the link of its port is up.
     pub fn is_up(&self) -> bool {
         self.port.is_up()
+    }
+
+    /// The same, for another thread.
+    pub fn link(&self) -> LinkState {
+        LinkState(Arc::downgrade(&self.port))
     }
 
     /// The counts of its port.

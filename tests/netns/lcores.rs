@@ -2,7 +2,7 @@
 
 use crate::secgw::{ADDRESSES, Ends, ask, file, is_up, scene, start_on};
 use crate::support::{PATIENCE, postern};
-use lab::{Lab, wait_until};
+use lab::{Lab, Process, wait_until};
 use packet::header::esp::ESP;
 use packet::header::ip::IpPacket;
 use packet::{Batch, DropCounters};
@@ -114,10 +114,25 @@ fn carry(lab: &Lab) -> (Vec<[u8; 8]>, Vec<Vec<u8>>) {
 
 /// Carries flows both ways between two encryptors; the statistics of the left one.
 fn carries(lab: &mut Lab, path: &Path, devices: [[&str; 2]; 2], queues: [&str; 2]) -> serde_json::Value {
+    let words = devices.map(|[first, second]| ["--vdev", first, "--vdev", second]);
+    carries_by(lab, path, [&words[0], &words[1]], queues, |_| (), |_, _| ())
+}
+
+/// The same with these words about devices. Calls one function when both encryptors have started, and another before they end.
+pub fn carries_by(
+    lab: &mut Lab,
+    path: &Path,
+    devices: [&[&str]; 2],
+    queues: [&str; 2],
+    started: impl FnOnce(&Lab),
+    look: impl FnOnce(Process, Process),
+) -> serde_json::Value {
     std::fs::write(path, file(&vec!["a1"; 20].join(":"))).expect("it can be written");
     let left = start_on(lab, "left", path, devices[0], queues[0]);
     let right = start_on(lab, "right", path, devices[1], queues[1]);
+    started(lab);
     let (numbers, clear) = carry(lab);
+    look(left, right);
     let datagrams = ADDRESSES.len() * FLOWS * DATAGRAMS as usize;
     assert!(numbers.len() >= 2 * datagrams, "{} packets", numbers.len());
     let unique: HashSet<&[u8; 8]> = numbers.iter().collect();

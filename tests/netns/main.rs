@@ -7,6 +7,7 @@ mod commit;
 mod congestion;
 mod daemon;
 mod devices;
+mod dpdk;
 mod engines;
 mod esp;
 mod frames;

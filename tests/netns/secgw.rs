@@ -84,6 +84,11 @@ fn connect(lab: &Lab, (a, from, b, to): (&str, &str, &str, &str), queues: usize)
 /// host ─ left ─ wire ─ right, whose own kernel is the host behind its TAP interface. All ports are veth pairs but that one. All have so many
 /// queues.
 pub fn scene(queues: usize) -> Option<Lab> {
+    scene_with(queues, queues)
+}
+
+/// The same, with so many queues of the TAP interface.
+pub fn scene_with(queues: usize, tap_queues: usize) -> Option<Lab> {
     let lab = crate::support::lab(&["host", "left", "wire", "right"])?;
     for ends in [("host", "eth0", "left", "p0"), ("left", "u0", "wire", "w0"), ("wire", "w1", "right", "u0")]
     {
@@ -94,7 +99,7 @@ pub fn scene(queues: usize) -> Option<Lab> {
         let master = if interface == "br0" { "" } else { "master br0" };
         lab.ip("wire", &format!("link set {interface} {master} up")).expect("it is there");
     }
-    let kind = if queues > 1 { "multi_queue" } else { "" };
+    let kind = if tap_queues > 1 { "multi_queue" } else { "" };
     lab.ip("right", &format!("tuntap add dtap0 mode tap {kind}")).expect("it can be made");
     for (namespace, interface) in [("host", "eth0"), ("right", "dtap0")] {
         lab.run(namespace, "sysctl", &["-qw", &format!("net.ipv6.conf.{interface}.disable_ipv6=0")])
@@ -102,48 +107,53 @@ pub fn scene(queues: usize) -> Option<Lab> {
         lab.ip(namespace, &format!("link set {interface} address 02:00:00:00:00:01 up"))
             .expect("it is there");
     }
-    for (left, right) in ADDRESSES {
-        for (namespace, interface, near, far) in
-            [("host", "eth0", left, right), ("right", "dtap0", right, left)]
-        {
-            let (length, nodad) = if near.contains(':') { (64, "nodad") } else { (24, "") };
-            let network = far.trim_end_matches('2');
-            let network = if far.contains(':') { network.to_owned() } else { format!("{network}0") };
-            let gateway = format!("{}9", near.trim_end_matches('2'));
-            for words in [
-                format!("address add {near}/{length} dev {interface} {nodad}"),
-                format!("neigh replace {gateway} lladdr 02:00:00:00:00:99 dev {interface}"),
-                format!("route replace {network}/{length} via {gateway} dev {interface}"),
-            ] {
-                lab.ip(namespace, &words).expect(&words);
-            }
-        }
+    for namespace in ["host", "right"] {
+        route(&lab, namespace);
     }
     Some(lab)
 }
 
-/// Starts an encryptor with two devices; its statistics go to a file when it ends.
-fn start(lab: &mut Lab, namespace: &str, file: &Path, devices: [&str; 2]) -> Process {
-    start_on(lab, namespace, file, devices, "(0,0,0),(1,0,0)")
+/// Gives a host its addresses, and routes to the other one.
+pub fn route(lab: &Lab, namespace: &str) {
+    for (left, right) in ADDRESSES {
+        let (interface, near, far) =
+            if namespace == "host" { ("eth0", left, right) } else { ("dtap0", right, left) };
+        let (length, nodad) = if near.contains(':') { (64, "nodad") } else { (24, "") };
+        let network = far.trim_end_matches('2');
+        let network = if far.contains(':') { network.to_owned() } else { format!("{network}0") };
+        let gateway = format!("{}9", near.trim_end_matches('2'));
+        for words in [
+            format!("address replace {near}/{length} dev {interface} {nodad}"),
+            format!("neigh replace {gateway} lladdr 02:00:00:00:00:99 dev {interface}"),
+            format!("route replace {network}/{length} via {gateway} dev {interface}"),
+        ] {
+            lab.ip(namespace, &words).expect(&words);
+        }
+    }
 }
 
-/// The same with lcores 0 and 1, of which each has these queues.
-pub fn start_on(lab: &mut Lab, namespace: &str, file: &Path, devices: [&str; 2], queues: &str) -> Process {
+/// Starts an encryptor with two devices; its statistics go to a file when it ends.
+fn start(lab: &mut Lab, namespace: &str, file: &Path, devices: [&str; 2]) -> Process {
+    start_on(lab, namespace, file, &["--vdev", devices[0], "--vdev", devices[1]], "(0,0,0),(1,0,0)")
+}
+
+/// The same with lcores 0 and 1, of which each has these queues, and with these words about devices.
+pub fn start_on(lab: &mut Lab, namespace: &str, file: &Path, devices: &[&str], queues: &str) -> Process {
     start_with(lab, namespace, file, devices, queues, &[])
 }
 
-/// The same with more words.
+/// The same with more words of ipsec-secgw.
 pub fn start_with(
     lab: &mut Lab,
     namespace: &str,
     file: &Path,
-    devices: [&str; 2],
+    devices: &[&str],
     queues: &str,
     words: &[&str],
 ) -> Process {
     let mut command = lab.command(namespace, postern());
     let output = File::create(file.with_extension(namespace)).expect("it can be made");
-    command.args(["secgw", "-l", "0-1", "--no-pci", "--vdev", devices[0], "--vdev", devices[1], "--"]);
+    command.args(["secgw", "-l", "0-1", "--no-pci"]).args(devices).arg("--");
     command.args(["-P", "-p", "0x3", "-u", "0x2", "-w", "64", "-f"]).arg(file);
     command
         .args(["--config", queues])

@@ -17,7 +17,7 @@ use gateway::ipsec::handle::IkeHandle;
 use gateway::rights::Rights;
 use gateway::secgw::api::{Gateways, ReloadOrder};
 use gateway::secgw::{
-    Control, Ike, IkeSockets, Peers, Plan, Reopened, SecgwTables, Statistics, Stopper, Worker, open_all,
+    Control, Ike, IkeSockets, Peers, Plan, Reopened, SecgwTables, Statistics, Stopper, Worker, dpdk, open_all,
 };
 use gateway::service::View;
 use gateway::unix_socket::SocketError;
@@ -59,7 +59,7 @@ pub(super) fn serve(
     };
     plan.set_ike(peers);
     log::start()?;
-    start(&plan, source, socket)?;
+    start(plan, source, socket)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -68,17 +68,19 @@ fn processors(command_line: &CommandLine, plan: &Plan) -> Vec<BTreeSet<u32>> {
     plan.lcores.iter().map(|lcore| command_line.cores.get(lcore).cloned().unwrap_or_default()).collect()
 }
 
-fn start(plan: &Plan, source: Source, socket: Option<&Path>) -> Outcome {
+fn start(mut plan: Plan, source: Source, socket: Option<&Path>) -> Outcome {
     for remark in &plan.remarks {
         tracing::warn!("{remark}");
     }
     // Threads inherit it.
-    let processors = processors(&source.command_line, plan);
+    let processors = processors(&source.command_line, &plan);
     pin(&processors.iter().flatten().copied().collect());
+    dpdk::start(&source.command_line, &mut plan)?;
+    let plan = &plan;
     let ports = open_all(&plan.ports, plan.lcores.len())?;
     let stopper = Stopper::new(plan.lcores.len())?;
     // It keeps the rights to open them again.
-    let reopened = Reopened::watch(&plan.ports, stopper.clone())?;
+    let reopened = Reopened::watch(&plan.ports, &ports, stopper.clone())?;
     // A reload may bring the first peer.
     let sockets = source.ike.is_some().then(IkeSockets::bind).transpose()?;
     let files = source.files();
@@ -142,6 +144,7 @@ fn run(
             if !is_only {
                 pin(&processors);
             }
+            dpdk::enter_thread();
             Rights::Packets.keep();
             let _ = ended.send(worker.serve(&stopper));
         })?;

@@ -14,6 +14,8 @@ pub struct Eal {
     pub main_core: Option<u32>,
     /// `--vdev`: ports and crypto devices, in the order of their ports.
     pub devices: Vec<Device>,
+    /// `-a`: network cards and crypto cards; only with `--dpdk`.
+    pub allowed: Vec<String>,
     /// The memory of all sockets in MiB.
     pub memory_megabytes: Option<u64>,
     /// `--file-prefix`: the name that tells two gateways of one machine apart.
@@ -24,6 +26,8 @@ pub struct Eal {
     pub no_huge: bool,
     /// Whether no file is shared.
     pub in_memory: bool,
+    /// `--dpdk`: the words for the EAL of DPDK, which opens all devices in place of Postern. Those about lcores are not among them.
+    pub dpdk: Option<Vec<String>>,
 }
 
 /// A device of `--vdev`.
@@ -50,6 +54,8 @@ pub enum Driver {
     Pcap,
     /// A crypto device; Postern chooses its engine by measurement.
     Crypto,
+    /// With `--dpdk`: a device of DPDK's own.
+    Dpdk,
 }
 
 /// Drivers of ports, and the argument that one of them needs.
@@ -79,6 +85,10 @@ enum Is {
     NoPci,
     NoHuge,
     InMemory,
+    /// Lcores that have no effect here.
+    Services,
+    /// Ours.
+    Dpdk,
     /// It has no effect here.
     Nothing,
 }
@@ -102,9 +112,10 @@ const ROWS: &[Row] = &[
     (None, Some("no-pci"), Takes::Nothing, Is::NoPci),
     (None, Some("no-huge"), Takes::Nothing, Is::NoHuge),
     (None, Some("in-memory"), Takes::Nothing, Is::InMemory),
+    (None, Some("dpdk"), Takes::Nothing, Is::Dpdk),
     (Some('d'), None, Takes::Argument, Is::Nothing),
-    (Some('s'), None, Takes::Argument, Is::Nothing),
-    (Some('S'), None, Takes::Argument, Is::Nothing),
+    (Some('s'), None, Takes::Argument, Is::Services),
+    (Some('S'), None, Takes::Argument, Is::Services),
     (Some('v'), None, Takes::Nothing, Is::Nothing),
     (None, Some("base-virtaddr"), Takes::Argument, Is::Nothing),
     (None, Some("create-uio-dev"), Takes::Nothing, Is::Nothing),
@@ -147,10 +158,25 @@ pub(super) fn read(words: &[String], notes: &mut Vec<Finding>) -> Result<Eal, Fi
         notes.push(note(format!("{word} is no option, and is ignored"), "delete it"));
     }
     let mut draft = Draft::default();
+    if parsed.options.iter().any(|option| ROWS[option.row].3 == Is::Dpdk) {
+        draft.eal.dpdk = Some(parsed.options.iter().flat_map(handed_over).collect());
+    }
     for option in &parsed.options {
         apply(&mut draft, option, notes)?;
     }
     draft.finish()
+}
+
+/// An option as DPDK's EAL gets it: not if it is about lcores, which are Postern's.
+fn handed_over(option: &Given<'_>) -> Vec<String> {
+    let (_, _, argument, is) = ROWS[option.row];
+    let word = option.word.clone();
+    match (is, argument) {
+        (Is::Mask | Is::List | Is::Map | Is::MainCore | Is::Services | Is::Dpdk, _) => Vec::new(),
+        (_, Takes::Argument) => vec![word, option.argument.to_owned()],
+        (_, Takes::Optional) if !option.argument.is_empty() => vec![format!("{word}={}", option.argument)],
+        _ => vec![word],
+    }
 }
 
 /// The words that were read, and what decides whether they go together.
@@ -158,7 +184,6 @@ pub(super) fn read(words: &[String], notes: &mut Vec<Finding>) -> Result<Eal, Fi
 struct Draft {
     eal: Eal,
     cores_by: Option<String>,
-    is_allowed: bool,
     has_socket_memory: bool,
 }
 
@@ -178,11 +203,12 @@ fn apply(draft: &mut Draft, option: &Given<'_>, notes: &mut Vec<Finding>) -> Res
                 .map_err(|_| refuse("invalid parameter for --main-lcore", "name an lcore"))?;
             eal.main_core = Some(core);
         }
-        Is::Allow => draft.is_allowed = true,
-        Is::Block if draft.is_allowed => {
+        Is::Allow => eal.allowed.push(argument.split(',').next().unwrap_or_default().to_owned()),
+        Is::Block if !eal.allowed.is_empty() => {
             let message = "Options allow (-a) and block (-b) can't be used at the same time";
             return Err(refuse(message, "delete one of them"));
         }
+        Is::Device if eal.dpdk.is_some() => eal.devices.push(device_of_dpdk(argument)),
         Is::Device => eal.devices.push(device(argument, notes)?),
         Is::Memory => eal.memory_megabytes = Some(number::int(argument).max(0) as u64),
         Is::SocketMemory => {
@@ -203,9 +229,12 @@ fn apply(draft: &mut Draft, option: &Given<'_>, notes: &mut Vec<Finding>) -> Res
         Is::NoPci => eal.no_pci = true,
         Is::NoHuge => eal.no_huge = true,
         Is::InMemory => eal.in_memory = true,
-        Is::Block | Is::Channels | Is::Ranks | Is::Nothing => {
-            notes.push(note(format!("{word} has no effect: it is about DPDK"), ""));
+        Is::Services | Is::Block | Is::Channels | Is::Ranks | Is::Nothing => {
+            if eal.dpdk.is_none() || ROWS[option.row].3 == Is::Services {
+                notes.push(note(format!("{word} has no effect: it is about DPDK"), ""));
+            }
         }
+        Is::Dpdk => {}
     }
     Ok(())
 }
@@ -231,13 +260,25 @@ fn lcores(is: Is, word: &str, argument: &str) -> Result<Cores, Finding> {
     cores.ok_or_else(|| refuse(message, fix))
 }
 
-fn device(text: &str, notes: &mut Vec<Finding>) -> Result<Device, Finding> {
+/// The name of a device and its arguments.
+fn parts(text: &str) -> (String, Vec<(String, String)>) {
     let mut parts = text.split(',');
     let name = parts.next().unwrap_or_default().to_owned();
-    let arguments: Vec<(String, String)> = parts
+    let arguments = parts
         .map(|part| part.split_once('=').unwrap_or((part, "")))
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect();
+        .map(|(key, value)| (key.to_owned(), value.to_owned()));
+    (name, arguments.collect())
+}
+
+/// With `--dpdk`, DPDK knows its drivers and their arguments.
+fn device_of_dpdk(text: &str) -> Device {
+    let (name, arguments) = parts(text);
+    let driver = if name.starts_with("crypto_") { Driver::Crypto } else { Driver::Dpdk };
+    Device { name, driver, arguments }
+}
+
+fn device(text: &str, notes: &mut Vec<Finding>) -> Result<Device, Finding> {
+    let (name, arguments) = parts(text);
     let base = name.trim_end_matches(|c: char| c.is_ascii_digit());
     if let Some((_, driver, needed)) = PORTS.iter().find(|(driver, ..)| *driver == base) {
         if let Some(needed) = needed.filter(|needed| !arguments.iter().any(|(key, _)| key == needed)) {
@@ -255,7 +296,11 @@ fn device(text: &str, notes: &mut Vec<Finding>) -> Result<Device, Finding> {
     }
     let drivers: Vec<&str> = PORTS.iter().map(|(driver, ..)| *driver).collect();
     let message = format!("--vdev {name} needs a driver of DPDK that Postern does not have");
-    Err(refuse(message, format!("the drivers of ports are {}", drivers.join(", "))))
+    let fix = format!(
+        "the drivers of ports are {}; --dpdk before it has DPDK open all devices",
+        drivers.join(", ")
+    );
+    Err(refuse(message, fix))
 }
 
 fn process_type(argument: &str) -> Result<(), Finding> {
@@ -269,7 +314,7 @@ fn process_type(argument: &str) -> Result<(), Finding> {
 impl Draft {
     /// The words, if they go together.
     fn finish(self) -> Result<Eal, Finding> {
-        let Self { eal, is_allowed, has_socket_memory, .. } = self;
+        let Self { eal, has_socket_memory, .. } = self;
         if has_socket_memory && eal.no_huge {
             let message = "Option --socket-mem cannot be specified together with --no-huge";
             return Err(refuse(message, "write -m in place of --socket-mem"));
@@ -279,12 +324,10 @@ impl Draft {
         {
             return Err(refuse("Main lcore is not enabled for DPDK", "name an lcore of -l, -c or --lcores"));
         }
-        if is_allowed {
+        if !eal.allowed.is_empty() && eal.dpdk.is_none() {
             let message = "-a needs a PCI device under a driver of DPDK, which Postern does not have";
-            return Err(refuse(
-                message,
-                "give the network interface in place of it: --vdev net_af_xdp0,iface=NAME",
-            ));
+            let fix = "give the network interface in place of it: --vdev net_af_xdp0,iface=NAME; or write --dpdk before it, and DPDK opens all devices";
+            return Err(refuse(message, fix));
         }
         Ok(eal)
     }

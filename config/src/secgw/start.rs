@@ -119,7 +119,7 @@ fn queues(command_line: &CommandLine, findings: &mut Vec<Finding>) {
             ))
         } else if !command_line.has_port(port) {
             Some((format!("port {port} is not enabled in port mask"), "name a port of -p"))
-        } else if usize::from(port) >= present {
+        } else if usize::from(port) >= present && command_line.eal.dpdk.is_none() {
             let fix = "ports are counted in the order of --vdev, such as --vdev net_af_xdp0,iface=NAME";
             Some((format!("port {port} is not present on the board"), fix))
         } else {

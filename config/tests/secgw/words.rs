@@ -1,7 +1,7 @@
 //! The command line: words of EAL, `--`, words of ipsec-secgw.
 
 use crate::{SITE_A, command_line, strictly};
-use config::secgw::{QueueAssignment, check};
+use config::secgw::{CommandLine, QueueAssignment, check};
 
 const PORTS: &str = "--vdev net_tap0 --vdev net_tap1";
 
@@ -29,6 +29,26 @@ fn words_become_settings() {
     let queue = |port, core| QueueAssignment { port, queue: 0, core };
     assert_eq!(application.queues.as_deref(), Some(&[queue(0, 1), queue(1, 2)][..]));
     assert!(application.library, "reassembly implies -l");
+}
+
+#[test]
+fn with_dpdk_all_words_but_those_of_lcores_are_for_its_eal() {
+    let words = command_line(
+        "-l 0-1 -n4 --vdev net_memif0,role=server --vdev crypto_openssl0 -a 0000:01:00.0 -s 2 --no-huge -m 64 --huge-unlink=existing \
+         --main-lcore 0 --dpdk -- -p 5 -f x --config (2,0,0)",
+    )
+    .expect("it is accepted");
+    let handed = "-n 4 --vdev net_memif0,role=server --vdev crypto_openssl0 -a 0000:01:00.0 --no-huge -m 64 --huge-unlink=existing";
+    assert_eq!(words.eal.dpdk.as_ref().map(|words| words.join(" ")).as_deref(), Some(handed));
+    let found: Vec<&str> = words.findings.iter().map(|finding| finding.text.as_str()).collect();
+    assert_eq!(found, ["-s has no effect: it is about DPDK"], "lcores are not DPDK's");
+    let findings = check(&strictly(SITE_A), &words, false);
+    assert_eq!(findings, [], "only DPDK knows how many ports there are");
+    assert_eq!(command_line("-- -p 1 -f x").map(|words| words.eal.dpdk), Ok(None));
+    for words in ["--vdev net_memif0 --", "-a 0000:01:00.0 --"] {
+        let refused = CommandLine::read(&words.split(' ').map(str::to_owned).collect::<Vec<_>>(), 4);
+        assert!(refused.is_err_and(|finding| finding.fix.contains("--dpdk")), "{words}");
+    }
 }
 
 #[test]

@@ -29,6 +29,11 @@ pub fn filter_process() -> Result<(), FilterError> {
 /// Filters a thread like that, which may load programs of XDP too.
 pub fn filter_ports() -> Result<(), FilterError> {
     only(&[calls::EVERYWHERE, calls::PACKETS, calls::CONTROL, calls::PORTS].concat())?;
+    filter_devices()
+}
+
+/// Filters a thread that runs drivers of DPDK. What they call has no list: only what no gateway does ends the process.
+pub fn filter_devices() -> Result<(), FilterError> {
     let never: Vec<c_long> =
         calls::NEVER.iter().copied().filter(|call| !calls::PORTS.contains(call)).collect();
     apply(&never, SeccompAction::Allow, SeccompAction::KillProcess)

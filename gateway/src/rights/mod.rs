@@ -24,6 +24,10 @@ pub enum Rights {
     Namespaces,
     /// To open ports that carry frames, also after the process has given up that right.
     Ports,
+    /// What DPDK needs for its virtual devices: threads of its own keep it.
+    VirtualDevices,
+    /// The same for all devices: network cards and crypto cards, whose registers and memory DPDK uses, and net_af_xdp.
+    Devices,
 }
 
 impl Rights {
@@ -35,11 +39,22 @@ impl Rights {
             Self::Sockets => &[Capability::CAP_NET_ADMIN, Capability::CAP_NET_BIND_SERVICE],
             Self::Namespaces => &[Capability::CAP_NET_ADMIN, Capability::CAP_SYS_ADMIN],
             // Frames of AF_XDP are in memory that is locked.
-            Self::Ports => &[
+            Self::Ports | Self::VirtualDevices => &[
                 Capability::CAP_NET_ADMIN,
                 Capability::CAP_NET_RAW,
                 Capability::CAP_BPF,
                 Capability::CAP_IPC_LOCK,
+            ],
+            Self::Devices => &[
+                Capability::CAP_NET_ADMIN,
+                Capability::CAP_NET_RAW,
+                Capability::CAP_BPF,
+                Capability::CAP_IPC_LOCK,
+                // Physical addresses, and registers behind I/O ports. libxdp finds its program by its number, and loads one that
+                // compares pointers.
+                Capability::CAP_SYS_ADMIN,
+                Capability::CAP_SYS_RAWIO,
+                Capability::CAP_PERFMON,
             ],
         }
     }
@@ -49,10 +64,15 @@ impl Rights {
         if let Err(error) = self.drop_others() {
             tracing::warn!("a thread keeps more rights than it needs: {error}");
         }
-        // It is started before the process has a filter.
-        if self == Self::Ports {
+        // These are started before the process has a filter.
+        let filter = match self {
+            Self::Ports => Some(filter::filter_ports as fn() -> Result<(), FilterError>),
+            Self::VirtualDevices | Self::Devices => Some(filter::filter_devices as fn() -> _),
+            _ => None,
+        };
+        if let Some(filter) = filter {
             let filtered = set_no_new_privs(true).map_err(|error| error.to_string());
-            match filtered.and_then(|()| filter::filter_ports().map_err(|error| error.to_string())) {
+            match filtered.and_then(|()| filter().map_err(|error| error.to_string())) {
                 Ok(()) => {}
                 Err(error) => tracing::warn!("a thread may make more system calls than it needs: {error}"),
             }

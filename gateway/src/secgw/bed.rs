@@ -39,6 +39,7 @@ pub fn worker(
         queues: vec![Queue::new(receive)],
         transmit,
         is_received: port.is_received(),
+        link: None,
     });
     let workers = vec![Worker::new(tables, ports.collect())];
     Ok(Worker::reassembling(workers, plan.reassembly).remove(0))

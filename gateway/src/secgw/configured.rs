@@ -16,6 +16,7 @@ impl Plan {
             is_promiscuous: port.is_promiscuous,
             queues: Queues { receivers: vec![0], ..Queues::default() },
             neighbour: port.neighbour,
+            mtu: settings.mtu as u16,
         };
         Self {
             lcores: vec![0],

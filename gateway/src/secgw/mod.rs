@@ -15,6 +15,7 @@ pub mod api;
 pub mod bed;
 mod configured;
 mod depart;
+pub mod dpdk;
 mod frame;
 pub mod headers;
 mod ike;

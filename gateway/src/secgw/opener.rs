@@ -68,5 +68,7 @@ fn serve(inbox: &Receiver<Request>) {
 }
 
 fn open_and_watch(ports: &[PortPlan], stopper: Stopper) -> Result<Opened, OpenError> {
-    Ok((open_all(ports, stopper.workers())?, Reopened::watch(ports, stopper)?))
+    let opened = open_all(ports, stopper.workers())?;
+    let reopened = Reopened::watch(ports, &opened, stopper)?;
+    Ok((opened, reopened))
 }

@@ -82,6 +82,8 @@ pub struct PortPlan {
     pub queues: Queues,
     /// The Ethernet address of the station behind it.
     pub neighbour: [u8; 6],
+    /// The longest IP packet that leaves.
+    pub mtu: u16,
 }
 
 impl PortPlan {
@@ -213,7 +215,7 @@ fn ports(
     let entries = application.queues.as_deref().unwrap_or_default();
     let (mut interfaces, mut fixed) = (BTreeMap::new(), b'0');
     let mut ports = Vec::new();
-    for (number, device) in (0u16..).zip(command_line.eal.ports()) {
+    for (number, device) in (0u16..).zip(&devices(command_line)) {
         // Ports that are not of `-p` count too.
         let address = address(device, &mut fixed);
         if u32::from(number) >= u32::BITS || application.ports >> number & 1 == 0 {
@@ -241,11 +243,25 @@ fn ports(
                     is_promiscuous: application.promiscuous,
                     queues,
                     neighbour,
+                    mtu: application.mtu as u16,
                 });
             }
         }
     }
     ports
+}
+
+/// The devices that are ports. With `--dpdk` only DPDK knows them, by their numbers.
+fn devices(command_line: &CommandLine) -> Vec<Device> {
+    if command_line.eal.dpdk.is_none() {
+        return command_line.eal.ports().cloned().collect();
+    }
+    let device = |number| Device {
+        name: format!("port {number} of DPDK"),
+        driver: Driver::Dpdk,
+        arguments: Vec::new(),
+    };
+    (0..u32::BITS).map(device).collect()
 }
 
 /// Arguments that choose how DPDK talks to the kernel.
@@ -272,6 +288,9 @@ fn address(device: &Device, fixed: &mut u8) -> Result<Option<[u8; 6]>, (String, 
 /// The network interface of a device, or why it is not served.
 fn interface(device: &Device) -> Result<String, (String, &'static str)> {
     let Device { name, driver, arguments } = device;
+    if *driver == Driver::Dpdk {
+        return Ok(name.clone());
+    }
     if *driver == Driver::Pcap {
         return Err((
             format!("--vdev {name}: capture files are not served yet as ports"),

@@ -1,7 +1,10 @@
 //! Ports that carry frames: their drivers, and the state of each.
 
+use super::dpdk;
 use super::frame::Address;
 use super::plan::PortPlan;
+use ::dpdk::DeviceError;
+use ::dpdk::port::LinkState;
 use config::secgw::Driver;
 use port::link::{Channels, LinkError, hardware_address};
 use port::tun::TunError;
@@ -18,6 +21,9 @@ pub enum PortError {
     /// Of a TAP interface.
     #[error("port {0}: {1}")]
     Tap(u16, TunError),
+    /// Of DPDK.
+    #[error("port {0}: {1}")]
+    Dpdk(u16, DeviceError),
     /// Other queues than are received from: the kernel would have the frames of some.
     #[error(
         "port {number}: {interface} has {queues} queues{from}, and lcores receive from {wanted}\n  \
@@ -57,6 +63,8 @@ pub struct FramePort {
     pub transmit: Box<dyn Transmit>,
     /// Whether frames are received.
     pub is_received: bool,
+    /// Whether its link is up, of a port that does not say so when it is read.
+    pub link: Option<LinkState>,
 }
 
 /// A queue that a worker receives from.
@@ -101,25 +109,48 @@ pub fn open(plan: &PortPlan, workers: usize) -> Result<Vec<FramePort>, PortError
     let (queues, transmits) = match plan.driver {
         Driver::AfXdp => open_xdp(plan, workers)?,
         Driver::Tap => open_tap(plan, workers).map_err(|error| PortError::Tap(number, error))?,
+        Driver::Dpdk => return Ok(of_workers(plan, workers, dpdk::open(plan, workers)?)),
         // The plan refuses other drivers.
         Driver::AfPacket | Driver::Pcap | Driver::Crypto => open_packet(plan, workers).map_err(link)?,
     };
     let address = hardware_address(name).map_err(link)?;
+    let opened = Opened { name: name.to_owned(), address, queues, transmits, link: None };
+    Ok(of_workers(plan, workers, opened))
+}
+
+/// What a driver has opened.
+pub(super) struct Opened {
+    /// The name of its interface, or another one.
+    pub name: String,
+    /// Its Ethernet address.
+    pub address: Address,
+    /// Its queues.
+    pub queues: Vec<Queue>,
+    /// A sending half for each worker.
+    pub transmits: Vec<Box<dyn Transmit>>,
+    /// See [`FramePort::link`].
+    pub link: Option<LinkState>,
+}
+
+/// A port for each worker.
+fn of_workers(plan: &PortPlan, workers: usize, opened: Opened) -> Vec<FramePort> {
+    let Opened { name, address, queues, transmits, link } = opened;
     let port = |transmit| FramePort {
-        number,
-        name: name.to_owned(),
+        number: plan.number,
+        name: name.clone(),
         is_protected: plan.is_protected,
         station: (!plan.is_promiscuous).then_some(address),
         address,
         queues: Vec::new(),
         transmit,
         is_received: plan.is_received(),
+        link: link.clone(),
     };
     let mut ports: Vec<FramePort> = transmits.into_iter().map(port).collect();
     for (queue, receive) in queues.into_iter().enumerate() {
         ports[plan.queues.receiver(queue, workers)].queues.push(receive);
     }
-    Ok(ports)
+    ports
 }
 
 /// The queues of a port, and a sending half for each worker.

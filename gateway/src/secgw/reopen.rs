@@ -1,10 +1,12 @@
 //! Ports whose interface was deleted: a thread that may open ports waits for a new interface of the name, and gives the open port to the
-//! workers. The other ports go on meanwhile.
+//! workers. The other ports go on meanwhile. It also logs when the link of a port of DPDK goes up and down.
 
 use super::plan::PortPlan;
 use super::ports::{FramePort, open};
 use super::stopper::Stopper;
 use crate::rights::Rights;
+use ::dpdk::port::LinkState;
+use config::secgw::Driver;
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,18 +27,25 @@ struct Given {
 }
 
 impl Reopened {
-    /// Starts the thread. It keeps the rights to open ports, so it must be started while the process has them.
+    /// Starts the thread, for `ports` that are open. It keeps the rights to open them, so it must be started while the process has them.
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn watch(plans: &[PortPlan], stopper: Stopper) -> io::Result<Arc<Self>> {
+    pub fn watch(plans: &[PortPlan], ports: &[Vec<FramePort>], stopper: Stopper) -> io::Result<Arc<Self>> {
         let workers = stopper.workers();
         let reopened = Arc::new(Self((0..workers).map(|_| Given::default()).collect()));
-        let mut watched: Vec<Watched> = plans.iter().cloned().map(Watched::new).collect();
+        // DPDK cannot open a port again.
+        let plans = plans.iter().filter(|plan| plan.driver != Driver::Dpdk);
+        let mut watched: Vec<Watched> = plans.cloned().map(Watched::new).collect();
+        let mut links: Vec<Link> = ports.first().into_iter().flatten().filter_map(Link::of).collect();
         let give = Arc::clone(&reopened);
         std::thread::Builder::new().name("secgw ports".to_owned()).spawn(move || {
             Rights::Ports.keep();
+            if watched.is_empty() {
+                Rights::None.keep();
+            }
             loop {
+                links.iter_mut().for_each(Link::look);
                 std::thread::sleep(LOOK);
                 // The workers have ended.
                 if Arc::strong_count(&give) == 1 {
@@ -73,6 +82,36 @@ impl Given {
         }
         self.is_any.store(false, Ordering::Relaxed);
         std::mem::take(&mut *self.ports.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The link of a port of DPDK.
+struct Link {
+    port: String,
+    state: LinkState,
+    was_up: Option<bool>,
+}
+
+impl Link {
+    fn of(port: &FramePort) -> Option<Self> {
+        let state = port.link.clone()?;
+        Some(Self { port: format!("port {} ({})", port.number, port.name), state, was_up: None })
+    }
+
+    /// Logs a change.
+    fn look(&mut self) {
+        let is_up = self.state.is_up();
+        if is_up == std::mem::replace(&mut self.was_up, is_up) {
+            return;
+        }
+        match is_up {
+            Some(true) => tracing::info!("{} is up", self.port),
+            Some(false) => {
+                tracing::warn!("{} is down: frames that leave by it are dropped as send-failed", self.port);
+            }
+            // It is closed: the gateway ends.
+            None => {}
+        }
     }
 }
 

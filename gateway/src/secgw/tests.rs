@@ -100,6 +100,7 @@ impl Scene {
             queues: vec![Queue::new(receive)],
             transmit: Box::new(transmit),
             is_received: true,
+            link: None,
         };
         let ports = vec![port(0, receive_0, transmit_0), port(1, receive_1, transmit_1)];
         (([to_0, to_1], [from_0, from_1]), ports)

@@ -1,0 +1,184 @@
+//! Ports of DPDK, for a command line with `--dpdk`: EAL starts once, in a thread that keeps what drivers need, and opens all devices.
+
+use super::plan::{Plan, PortPlan};
+use super::ports::{Opened, PortError, Queue};
+use crate::rights::Rights;
+use config::secgw::CommandLine;
+use dpdk::port::PortOptions;
+use dpdk::{Eal, Library, StartError};
+use port::Transmit;
+use std::path::Path;
+
+pub use dpdk::enter_thread;
+
+/// Words that say what memory there is.
+const MEMORY: [&str; 4] = ["--no-huge", "--huge-dir", "--socket-mem", "--legacy-mem"];
+/// Words about files that other processes see.
+const FILES: [&str; 5] = ["--in-memory", "--no-shconf", "--file-prefix", "--huge-unlink", "--proc-type"];
+/// MiB without huge pages, unless `-m` says how many.
+const MEGABYTES: &str = "256";
+
+/// Why there are no ports of DPDK.
+#[derive(Debug, thiserror::Error)]
+pub enum DpdkError {
+    /// EAL does not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// EAL goes on without a device.
+    #[error(
+        "DPDK has no device {0}; its own messages are above\n  fix: correct the words of the device, or delete it: the ports behind it would have other numbers"
+    )]
+    Missing(String),
+}
+
+/// Starts EAL, if the command line wants it, and takes from a plan the ports of `-p` that are not there and that nothing is received from.
+/// The process must not have given up its rights.
+///
+/// # Errors
+/// DPDK is not installed, does not start with these words, or does not have one of the devices.
+pub fn start(command_line: &CommandLine, plan: &mut Plan) -> Result<(), DpdkError> {
+    let Some(words) = &command_line.eal.dpdk else { return Ok(()) };
+    let library = Library::find().map_err(StartError::from)?;
+    let lcore = plan.lcores.first().and_then(|lcore| command_line.cores.get(lcore)?.first().copied());
+    let words = completed(words, lcore.unwrap_or_default(), has_huge_pages(Path::new("/sys")));
+    tracing::info!("{}: EAL starts with {}", library.version(), words.join(" "));
+    let rights = rights(command_line);
+    let eal = Eal::start(library, &words, move || rights.keep())?;
+    let ports = eal.ports();
+    let there = ports.iter().map(|port| &port.name);
+    let names: Vec<String> =
+        there.cloned().chain(eal.devices().into_iter().map(|device| device.name)).collect();
+    if let Some(missing) = missing(command_line, &names) {
+        return Err(DpdkError::Missing(missing));
+    }
+    plan.ports.retain(|port| port.is_received() || ports.iter().any(|there| there.number == port.number));
+    Ok(())
+}
+
+/// What the threads of DPDK keep.
+fn rights(command_line: &CommandLine) -> Rights {
+    let mut names = command_line.eal.devices.iter().map(|device| device.name.as_str());
+    if command_line.eal.no_pci && !names.any(|name| name.starts_with("net_af_xdp")) {
+        Rights::VirtualDevices
+    } else {
+        Rights::Devices
+    }
+}
+
+/// A device of the words that DPDK did not make. It goes on without, and gives the numbers of ports to others.
+fn missing(command_line: &CommandLine, names: &[String]) -> Option<String> {
+    let mut devices = command_line.eal.devices.iter().map(|device| &device.name);
+    devices.find(|device| !names.contains(device)).cloned().or_else(|| {
+        // A card may have several ports, whose names begin with its place: `01:00.0`, or with a domain before it.
+        let mut cards =
+            command_line.eal.allowed.iter().filter(|card| card.contains(':') && card.contains('.'));
+        cards.find(|card| !names.iter().any(|name| name.contains(card.as_str()))).cloned()
+    })
+}
+
+/// The words of a user, and what goes without saying: one lcore, as those of Postern are its own; no huge pages if there are none; no files
+/// and no telemetry unless a word asks for them.
+fn completed(words: &[String], processor: u32, has_huge_pages: bool) -> Vec<String> {
+    let has =
+        |names: &[&str]| words.iter().any(|word| names.contains(&word.split('=').next().unwrap_or(word)));
+    let mut all = words.to_vec();
+    let mut add = |more: &[&str]| all.extend(more.iter().map(|&word| word.to_owned()));
+    add(&["--lcores", &format!("0@{processor}")]);
+    let is_small = has(&["--no-huge"]) || !(has_huge_pages || has(&MEMORY));
+    if is_small && !has(&["--no-huge"]) {
+        add(&["--no-huge"]);
+    }
+    if is_small && !has(&["-m"]) {
+        add(&["-m", MEGABYTES]);
+    }
+    if !has(&FILES) {
+        add(&[if is_small { "--no-shconf" } else { "--in-memory" }]);
+    }
+    if !has(&["--telemetry", "--no-telemetry"]) {
+        add(&["--no-telemetry"]);
+    }
+    all
+}
+
+/// Whether huge pages of any size are reserved; `system` is /sys.
+fn has_huge_pages(system: &Path) -> bool {
+    let sizes = std::fs::read_dir(system.join("kernel/mm/hugepages")).into_iter().flatten().flatten();
+    let counts = sizes.map(|size| std::fs::read_to_string(size.path().join("nr_hugepages")));
+    counts.flatten().any(|count| count.trim() != "0")
+}
+
+/// Opens a port.
+pub(super) fn open(plan: &PortPlan, workers: usize) -> Result<Opened, PortError> {
+    let eal = Eal::running().expect("it starts before its ports are opened");
+    let options = PortOptions {
+        receive_queues: plan.queues.receivers.len() as u16,
+        transmit_queues: workers as u16,
+        mtu: plan.mtu,
+        is_promiscuous: plan.is_promiscuous,
+    };
+    let opened = port::dpdk::open(eal, plan.number, &options);
+    let opened = opened.map_err(|error| PortError::Dpdk(plan.number, error))?;
+    Ok(Opened {
+        name: opened.facts.name,
+        address: opened.facts.address,
+        queues: opened.receive.into_iter().map(Queue::new).collect(),
+        transmits: opened.transmit.into_iter().map(|half| Box::new(half) as Box<dyn Transmit>).collect(),
+        link: Some(opened.link),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn command_line(text: &str) -> CommandLine {
+        CommandLine::read(&words(&format!("--dpdk {text} -- -p 1 -f x")), 2).expect("it is accepted")
+    }
+
+    #[test]
+    fn what_goes_without_saying_is_added_unless_words_say_otherwise() {
+        for (given, has_huge_pages, expected) in [
+            ("--no-pci", false, "--no-pci --lcores 0@3 --no-huge -m 256 --no-shconf --no-telemetry"),
+            ("-m 64", true, "-m 64 --lcores 0@3 --in-memory --no-telemetry"),
+            ("--no-huge -m 64", true, "--no-huge -m 64 --lcores 0@3 --no-shconf --no-telemetry"),
+            (
+                "--socket-mem=64 --file-prefix a --telemetry",
+                false,
+                "--socket-mem=64 --file-prefix a --telemetry --lcores 0@3",
+            ),
+        ] {
+            assert_eq!(completed(&words(given), 3, has_huge_pages).join(" "), expected);
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let size = folder.path().join("kernel/mm/hugepages/hugepages-2048kB");
+        std::fs::create_dir_all(&size).expect("a folder");
+        std::fs::write(size.join("nr_hugepages"), "0\n").expect("a file");
+        assert!(!has_huge_pages(folder.path()));
+        std::fs::write(size.join("nr_hugepages"), "512\n").expect("a file");
+        assert!(has_huge_pages(folder.path()));
+    }
+
+    #[test]
+    fn a_device_that_dpdk_did_not_make_is_found() {
+        let names = words("0000:01:00.0 0000:01:00.1 net_memif0 crypto_openssl0");
+        for (given, expected) in [
+            ("-a 0000:01:00.0 -a 01:00.1 --vdev net_memif0,role=server --vdev crypto_openssl0", None),
+            ("--vdev net_memif0 --vdev net_memif1", Some("net_memif1")),
+            ("-a 02:00.0,x=1", Some("02:00.0")),
+            ("-a auxiliary:mlx5_core", None),
+        ] {
+            assert_eq!(missing(&command_line(given), &names).as_deref(), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn network_cards_and_af_xdp_need_more_rights() {
+        assert_eq!(rights(&command_line("--no-pci --vdev net_memif0")), Rights::VirtualDevices);
+        assert_eq!(rights(&command_line("--no-pci --vdev net_af_xdp0,iface=x")), Rights::Devices);
+        assert_eq!(rights(&command_line("--vdev net_memif0")), Rights::Devices);
+    }
+}

@@ -1,0 +1,175 @@
+//! `postern secgw --dpdk`: ports of DPDK's own drivers, without huge pages.
+
+use crate::lcores::carries_by;
+use crate::secgw::{route, scene_with};
+use crate::support::{PATIENCE, postern, skip};
+use bench::secgw::{Load, Spread, Way};
+use lab::{Lab, Process, wait_until};
+use packet::header::esp::ESP;
+use rustix::process::Signal;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+// linux/capability.h
+const NET_ADMIN: u64 = 1 << 12;
+const NET_RAW: u64 = 1 << 13;
+const IPC_LOCK: u64 = 1 << 14;
+const SYS_RAWIO: u64 = 1 << 17;
+const SYS_ADMIN: u64 = 1 << 21;
+const PERFMON: u64 = 1 << 38;
+const BPF: u64 = 1 << 39;
+/// For net_af_xdp.
+const MORE: u64 = SYS_RAWIO | SYS_ADMIN | PERFMON;
+
+/// Whether the library is beside the program; without it a test says so and passes.
+fn has_dpdk() -> bool {
+    let library = postern().with_file_name("libpostern_dpdk.so");
+    if !library.exists() {
+        skip(&format!(
+            "there is no {}: cargo build -p postern-dpdk-shim --features build",
+            library.display()
+        ));
+    }
+    library.exists()
+}
+
+/// No thread of DPDK has more rights than its devices need, and no worker has any.
+fn threads_keep_few_rights(process: Process, more: u64) {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", process.id())).expect("it runs");
+    let mut names = Vec::new();
+    for task in tasks.flatten() {
+        let status = std::fs::read_to_string(task.path().join("status")).expect("it runs");
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("it is there");
+            line.trim_start_matches(':').trim().to_owned()
+        };
+        let (name, seccomp) = (field("Name"), field("Seccomp"));
+        let has = u64::from_str_radix(&field("CapPrm"), 16).expect("a mask");
+        let may = match name.as_str() {
+            "secgw 0" | "secgw 1" => 0,
+            // What the process keeps for its API and its files.
+            "postern" => u64::MAX,
+            "dpdk" | "eal-intr-thread" => NET_ADMIN | NET_RAW | BPF | IPC_LOCK | more,
+            _ => NET_ADMIN,
+        };
+        assert_eq!((has & !may, seccomp.as_str()), (0, "2"), "{name}: {status}");
+        names.push(name);
+    }
+    for expected in ["dpdk", "eal-intr-thread", "secgw 0", "secgw 1"] {
+        assert!(names.iter().any(|name| name == expected), "{names:?}");
+    }
+}
+
+#[test]
+fn ports_of_dpdk_carry_many_flows_by_two_lcores_and_their_threads_keep_few_rights() {
+    if !has_dpdk() {
+        return;
+    }
+    let Some(mut lab) = scene_with(1, 2) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("both.cfg");
+    let left = "--dpdk -m 96 --vdev net_af_xdp0,iface=p0 --vdev net_af_xdp1,iface=u0";
+    let right =
+        "--dpdk -m 96 --vdev net_tap0,iface=dtap0,mac=02:00:00:00:00:01 --vdev net_af_packet0,iface=u0";
+    let words: [Vec<&str>; 2] = [left, right].map(|words| words.split(' ').collect());
+    let queues = ["(0,0,0),(1,0,1)", "(0,0,0),(0,1,1),(1,0,0)"];
+    // net_tap takes its interface down for a moment, and with it the routes.
+    let started = |lab: &Lab| {
+        wait_until(PATIENCE, || path.with_extension("right.sock").exists()).expect("its ports are open");
+        route(lab, "right");
+    };
+    let shown = carries_by(&mut lab, &path, [&words[0], &words[1]], queues, started, |left, right| {
+        threads_keep_few_rights(left, MORE);
+        threads_keep_few_rights(right, 0);
+    });
+    assert_eq!(shown["ports"][0]["interface"], "net_af_xdp0", "{shown:#}");
+    for lcore in shown["lcores"].as_array().expect("a list") {
+        let count = |name: &str| lcore[name].as_u64().expect("a count");
+        assert!(count("received") > 100 && count("sent") > 100, "{shown:#}");
+    }
+    let links = lab.ip("left", "-details link show").expect("they are there");
+    assert!(!links.contains("xdp") && !links.contains("promiscuity 1"), "nothing is left: {links}");
+}
+
+/// A gateway from one capture file to another, until it has sent so many frames.
+fn through(lab: &mut Lab, folder: &Path, way: Way, [from, to]: [&str; 2], count: u64) {
+    let place = |name: &str| folder.join(name).display().to_string();
+    let mut command = lab.command("root", postern());
+    command.args("secgw --dpdk --no-pci -m 96 -l 0".split(' '));
+    command.args(["--vdev", &format!("net_pcap0,rx_pcap={}", place(from))]);
+    command.args(["--vdev", &format!("net_pcap1,tx_pcap={}", place(to)), "--", "-f", &place("x.cfg")]);
+    let socket = folder.join("api");
+    command.args(way.words().split(' ')).arg("--api").arg(&socket).stdout(Stdio::null());
+    let gateway = lab.start(&mut command).expect("it starts");
+    let sent = || {
+        let mut show = Command::new(postern());
+        let output =
+            show.args(["show", "secgw", "--json", "--api"]).arg(&socket).output().expect("it starts");
+        let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        shown[0]["ports"][1]["sent"].as_u64()
+    };
+    wait_until(PATIENCE, || sent() == Some(count)).unwrap_or_else(|error| panic!("{error}: {:?}", sent()));
+    // The file is whole when its port is closed.
+    lab.kill(gateway, Signal::INT);
+}
+
+#[test]
+fn frames_of_a_capture_file_are_sealed_into_another_and_opened_out_of_it() {
+    if !has_dpdk() {
+        return;
+    }
+    let Some(mut lab) = crate::support::lab(&["root"]) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| -> PathBuf { folder.path().join(name) };
+    let sizes = vec![64, 1418];
+    let load = Load { name: "x".into(), sizes, flows: 50, rules: 5, spread: Spread::All };
+    std::fs::write(file("x.cfg"), load.file()).expect("it can be written");
+    let clear = load.frames();
+    port::pcap::write_frames(&file("clear"), clear.iter().map(Vec::as_slice)).expect("it can be written");
+    through(&mut lab, folder.path(), Way::Outbound, ["clear", "sealed"], 50);
+    through(&mut lab, folder.path(), Way::Inbound, ["sealed", "opened"], 50);
+    let packets = |name: &str| port::pcap::read(&file(name)).expect("it is whole");
+    assert_eq!(packets("opened"), packets("clear"), "each packet comes back as it was");
+    let sealed = packets("sealed");
+    let protocols: Vec<u8> = sealed.iter().map(|packet| packet[9]).collect();
+    assert_eq!(protocols, [ESP; 50], "only ESP leaves");
+}
+
+#[test]
+fn what_dpdk_does_not_have_is_refused_with_what_to_do() {
+    if !has_dpdk() || crate::support::lab(&["root"]).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("x.cfg");
+    std::fs::write(&file, "rt ipv4 dst 10.0.0.0/8 port 0\n").expect("it can be written");
+    let refused = |before: &str, behind: &str| {
+        let mut command = Command::new(postern());
+        command.args("secgw --dpdk --no-pci -m 64 -l 0".split(' ')).args(before.split_whitespace()).arg("--");
+        let output = command.args(behind.split(' ')).arg("-f").arg(&file).output().expect("it starts");
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    for (before, behind, said) in [
+        ("--vdev net_null0", "-p 5 --config (2,0,0)", "port 2: DPDK has 1 ports, and no port 2"),
+        (
+            "--vdev net_memif0",
+            "-p 1 --config (0,0,0),(0,1,0),(0,2,0) --nothing",
+            "--nothing is no option here",
+        ),
+        ("--vdev net_none0", "-p 1 --config (0,0,0)", "DPDK does not start with these words of EAL"),
+        (
+            "--vdev net_pcap0,rx_pcap=/nowhere --vdev net_null0",
+            "-p 1 --config (0,0,0)",
+            "DPDK has no device net_pcap0",
+        ),
+        (
+            "--vdev net_af_xdp0,iface=lo",
+            "-p 1 --config (0,0,0),(0,1,0)",
+            "net_af_xdp0 has at most 1 queues to receive from, and lcores receive from 2",
+        ),
+    ] {
+        let text = refused(before, behind);
+        assert!(text.contains(said), "{before} -- {behind}: {text}");
+    }
+}
