@@ -157,6 +157,18 @@ fn many_threads_use_one_key() {
 }
 
 #[test]
+fn a_device_without_ciphers_has_none() {
+    let engines = engines();
+    let Some(null) = engines.iter().find(|engine| engine.name() == "dpdk-null") else { return };
+    for &cipher in Cipher::ALL {
+        let error = null.load(cipher, &vec![7; cipher.key_length()]).err();
+        assert!(matches!(error, Some(LoadError::Unsupported { .. })), "{cipher}");
+    }
+    let openssl = engines.iter().find(|engine| engine.name() == "dpdk-openssl").expect("it is there too");
+    assert!(openssl.load(Cipher::Aes256Gcm, &[7; 32]).is_ok());
+}
+
+#[test]
 fn a_key_of_the_wrong_length_is_refused_with_the_right_one() {
     for engine in engines() {
         let error = engine.load(Cipher::Aes256Gcm, &[0; 31]).err().expect("31 bytes are no AES-256 key");

@@ -12,10 +12,17 @@
 enum fault { WORKS, REFUSES, STALLS, FAILS, WRONG };
 
 static int32_t fault;
+/* That have come back from devices. */
+static uint64_t operations_done;
 
 PUBLIC void postern_set_fault(int32_t chosen)
 {
 	__atomic_store_n(&fault, chosen, __ATOMIC_RELAXED);
+}
+
+PUBLIC uint64_t postern_count_operations(void)
+{
+	return __atomic_load_n(&operations_done, __ATOMIC_RELAXED);
 }
 
 static int is(enum fault asked)
@@ -32,6 +39,7 @@ static uint16_t dequeue(uint8_t device, uint16_t pair, struct rte_crypto_op **op
 {
 	uint16_t count = is(STALLS) ? 0 : rte_cryptodev_dequeue_burst(device, pair, ops, most);
 
+	__atomic_fetch_add(&operations_done, count, __ATOMIC_RELAXED);
 	for (uint16_t i = 0; i < count; i++) {
 		if (is(FAILS))
 			ops[i]->status = RTE_CRYPTO_OP_STATUS_ERROR;

@@ -185,26 +185,28 @@ impl Eal {
         Ok(DeviceFacts { number, name, driver, is_hardware, most_queue_pairs })
     }
 
-    /// Opens a crypto device, which then stays open.
+    /// A crypto device, which is opened at the first call, and stays open.
     ///
     /// # Errors
-    /// There is none with this number, it is open, or DPDK refuses.
+    /// There is none with this number, or DPDK refuses.
     pub fn open_device(&'static self, number: u8) -> Result<Arc<Device>, DeviceError> {
+        let mut open = lock(&self.open_devices);
+        if let Some(device) = open.get(&number) {
+            return Ok(Arc::clone(device));
+        }
         let devices = self.devices();
         let present = devices.len();
         let facts = devices.into_iter().find(|device| device.number == number);
         let facts =
             facts.ok_or(DeviceError::Absent { what: "crypto device", number: number.into(), present })?;
-        let name = facts.name.clone();
-        if !lock(&self.open_devices).insert(number) {
-            return Err(DeviceError::Busy(name));
-        }
-        let pairs = facts.most_queue_pairs.clamp(1, QUEUE_PAIRS);
+        let (name, pairs) = (facts.name.clone(), facts.most_queue_pairs.clamp(1, QUEUE_PAIRS));
         // SAFETY: the device is there, and not open.
         let outcome = self.call(move || unsafe { (self.library.functions.open_device)(number, pairs) });
         checked(outcome).map_err(|error| DeviceError::Refused { name, error })?;
         let free = Mutex::new((0..pairs).collect());
-        Ok(Arc::new(Device { eal: self, facts, free, freed: Condvar::new() }))
+        let device = Arc::new(Device { eal: self, facts, free, freed: Condvar::new() });
+        open.insert(number, Arc::clone(&device));
+        Ok(device)
     }
 }
 

@@ -2,13 +2,14 @@
 
 #![expect(unsafe_code, reason = "calls a C library")]
 
+use crate::crypto::Device;
 use crate::library::{Library, LoadError};
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::io;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Why EAL does not run.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +80,7 @@ pub struct Eal {
     tasks: Mutex<Sender<Task>>,
     /// Ports and crypto devices that are open.
     pub(crate) open_ports: Mutex<BTreeSet<u16>>,
-    pub(crate) open_devices: Mutex<BTreeSet<u8>>,
+    pub(crate) open_devices: Mutex<BTreeMap<u8, Arc<Device>>>,
     /// Held while keys are loaded and dropped: a driver may do one at a time.
     pub(crate) keys: Mutex<()>,
 }

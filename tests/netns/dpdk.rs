@@ -95,7 +95,7 @@ fn ports_of_dpdk_carry_many_flows_by_two_lcores_and_their_threads_keep_few_right
 fn through(lab: &mut Lab, folder: &Path, way: Way, [from, to]: [&str; 2], count: u64) {
     let place = |name: &str| folder.join(name).display().to_string();
     let mut command = lab.command("root", postern());
-    command.args("secgw --dpdk --no-pci -m 96 -l 0".split(' '));
+    command.args("secgw --dpdk --no-pci -m 128 -l 0 --vdev crypto_openssl0".split(' '));
     command.args(["--vdev", &format!("net_pcap0,rx_pcap={}", place(from))]);
     command.args(["--vdev", &format!("net_pcap1,tx_pcap={}", place(to)), "--", "-f", &place("x.cfg")]);
     let socket = folder.join("api");
@@ -109,6 +109,12 @@ fn through(lab: &mut Lab, folder: &Path, way: Way, [from, to]: [&str; 2], count:
         shown[0]["ports"][1]["sent"].as_u64()
     };
     wait_until(PATIENCE, || sent() == Some(count)).unwrap_or_else(|error| panic!("{error}: {:?}", sent()));
+    let mut show = Command::new(postern());
+    let output = show.args(["show", "crypto", "--api"]).arg(&socket).output().expect("it starts");
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let engine =
+        shown.lines().find(|line| line.starts_with("dpdk-openssl ")).unwrap_or_else(|| panic!("{shown}"));
+    assert!(engine.contains("crypto_openssl0") && !engine.contains("wrong"), "{shown}");
     // The file is whole when its port is closed.
     lab.kill(gateway, Signal::INT);
 }

@@ -11,7 +11,7 @@ use super::text;
 use crate::{Failure, Outcome, engines, log, privilege};
 use config::secgw::settings::Settings;
 use config::secgw::{CommandLine, Finding};
-use crypto::choice::Choice;
+use crypto::choice::{Choice, Rules};
 use gateway::api::{self, Shown};
 use gateway::ipsec::handle::IkeHandle;
 use gateway::rights::Rights;
@@ -87,6 +87,10 @@ fn start(mut plan: Plan, source: Source, socket: Option<&Path>) -> Outcome {
     privilege::drop_unneeded(Needs { keys: true, files: Some(&files), ..Needs::default() })?;
     let runtime = privilege::runtime()?;
     let engines = engines::choice(&plan.subjects());
+    if dpdk::has_crypto_devices() {
+        // They are given by name: cards are used where they are the fastest.
+        engines.set_rules(Rules { accelerators: true, ..engines.rules() });
+    }
     engines::maintain(&engines)?;
     let workers = Worker::several(SecgwTables::new(plan, &*engines)?, &plan.lcores, ports);
     let mut workers = Worker::reassembling(workers, plan.reassembly);

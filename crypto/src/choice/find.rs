@@ -3,8 +3,8 @@
 use super::guard::Guarded;
 use crate::engine::library::Unavailable;
 use crate::engine::{
-    Engine, af_alg::AfAlg, aws_lc::AwsLc, cryptodev::Cryptodev, ipsec_mb::IpsecMb, multi_buffer::MultiBuffer,
-    openssl::OpenSsl,
+    Engine, af_alg::AfAlg, aws_lc::AwsLc, cryptodev::Cryptodev, dpdk, dpdk::Dpdk, ipsec_mb::IpsecMb,
+    multi_buffer::MultiBuffer, openssl::OpenSsl,
 };
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -45,6 +45,10 @@ pub fn find() -> Found {
     // These depend on a kernel driver, and perhaps on a device.
     driven(&mut found, "af-alg", AfAlg::load);
     driven(&mut found, "cryptodev", Cryptodev::load);
+    // These depend on a driver of DPDK, and on the devices that were given to it.
+    for driver in dpdk::drivers() {
+        driven(&mut found, dpdk::engine_name(&driver), move || Dpdk::open(&driver));
+    }
     found
 }
 

@@ -9,6 +9,7 @@ pub mod aws_lc;
 pub mod cbc;
 pub mod cryptodev;
 pub mod digest;
+pub mod dpdk;
 mod evp;
 pub mod ipsec_mb;
 pub mod library;

@@ -55,6 +55,11 @@ pub fn start(command_line: &CommandLine, plan: &mut Plan) -> Result<(), DpdkErro
     Ok(())
 }
 
+/// Whether DPDK runs, and has crypto devices.
+pub fn has_crypto_devices() -> bool {
+    Eal::running().is_some_and(|eal| !eal.devices().is_empty())
+}
+
 /// What the threads of DPDK keep.
 fn rights(command_line: &CommandLine) -> Rights {
     let mut names = command_line.eal.devices.iter().map(|device| device.name.as_str());
