@@ -238,7 +238,8 @@ impl ReceiveQueue {
         self.port.counts()
     }
 
-    /// Takes at most so many frames and [`BURST`], and calls `each` with every one; none for a frame in several buffers. Returns their number.
+    /// Takes at most so many frames and [`BURST`], and calls `each` with every one; none for one in several buffers, or longer than
+    /// [`LONGEST`]. Returns their number.
     #[inline]
     pub fn receive(&mut self, most: usize, mut each: impl FnMut(Option<&[u8]>)) -> usize {
         let eal = self.port.eal;
@@ -253,7 +254,8 @@ impl ReceiveQueue {
         };
         for frame in &frames[..count as usize] {
             // SAFETY: its bytes are valid until they are released below.
-            let bytes = (frame.length > 0)
+            let bytes = (1..=LONGEST as u32)
+                .contains(&frame.length)
                 .then(|| unsafe { std::slice::from_raw_parts(frame.data, frame.length as usize) });
             each(bytes);
         }

@@ -13,9 +13,17 @@ fn library(folder: &Path, [interface, built, running]: [u32; 3]) -> PathBuf {
     );
     let (source, made) = (folder.join("double.c"), folder.join("double.so"));
     std::fs::write(&source, text).expect("it can be written");
-    let status = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&made, &source]).status();
-    assert!(status.expect("there is a compiler: Rust links with it").success());
+    compile(&made, &[&source]);
     made
+}
+
+/// Makes a library of sources and of other libraries, which it needs by their names.
+fn compile(made: &Path, from: &[&Path]) {
+    let name = made.file_name().expect("it has one").to_string_lossy();
+    let mut command = Command::new("cc");
+    command.args(["-shared", "-fPIC", "-Wl,--no-as-needed", &format!("-Wl,-soname,{name}"), "-o"]);
+    let status = command.arg(made).args(from).status();
+    assert!(status.expect("there is a compiler: Rust links with it").success());
 }
 
 fn refused(path: &Path) -> String {
@@ -28,6 +36,22 @@ fn another_abi_of_dpdk_is_refused_by_its_number() {
     let said = refused(&library(folder.path(), [1, 23, 24]));
     assert!(said.contains("was built for ABI 23 of DPDK, and the installed DPDK has ABI 24"), "{said}");
     assert!(said.contains("\n  fix: build it again"), "{said}");
+}
+
+#[test]
+fn a_dpdk_that_is_not_installed_is_named_with_its_abi() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (empty, needed) = (folder.path().join("empty.c"), folder.path().join("librte_eal.so.99"));
+    std::fs::write(&empty, "int rte_nothing(void) { return 0; }\n").expect("it can be written");
+    compile(&needed, &[&empty]);
+    let made = folder.path().join("double.so");
+    compile(&made, &[&empty, &needed]);
+    std::fs::remove_file(&needed).expect("it is there");
+    let said = refused(&made);
+    assert!(
+        said.contains("it was built for ABI 99 of DPDK, and librte_eal.so.99 is not installed"),
+        "{said}"
+    );
 }
 
 #[test]
