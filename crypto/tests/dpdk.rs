@@ -24,11 +24,13 @@ const REFUSES: i32 = 1;
 const STALLS: i32 = 2;
 const FAILS: i32 = 3;
 const WRONG: i32 = 4;
+const CREDULOUS: i32 = 5;
 
 /// The double, in use by one test at a time.
 struct Double {
     set_fault: unsafe extern "C" fn(i32),
     count: unsafe extern "C" fn() -> u64,
+    keys: unsafe extern "C" fn() -> u64,
     _one: MutexGuard<'static, ()>,
 }
 
@@ -53,8 +55,8 @@ impl Double {
             let words: Vec<String> = WORDS.split_whitespace().map(str::to_owned).collect();
             Eal::start(library, &words, || ()).expect("it starts")
         });
-        let (set_fault, count) = functions(&beside);
-        let double = Self { set_fault, count, _one: one };
+        let (set_fault, [count, keys]) = functions(&beside);
+        let double = Self { set_fault, count, keys, _one: one };
         double.set(WORKS);
         Some(double)
     }
@@ -69,15 +71,22 @@ impl Double {
         // SAFETY: as above.
         unsafe { (self.count)() }
     }
+
+    /// Keys in devices.
+    fn keys(&self) -> u64 {
+        // SAFETY: as above.
+        unsafe { (self.keys)() }
+    }
 }
 
-fn functions(path: &PathBuf) -> (unsafe extern "C" fn(i32), unsafe extern "C" fn() -> u64) {
+fn functions(path: &PathBuf) -> (unsafe extern "C" fn(i32), [unsafe extern "C" fn() -> u64; 2]) {
     // SAFETY: it is loaded already, and its functions have these types.
     unsafe {
         let library = Box::leak(Box::new(libloading::Library::new(path).expect("it is loaded")));
         let set = library.get::<unsafe extern "C" fn(i32)>(b"postern_set_fault");
-        let count = library.get::<unsafe extern "C" fn() -> u64>(b"postern_count_operations");
-        (*set.expect("it has it"), *count.expect("it has it"))
+        let counts = [&b"postern_count_operations"[..], b"postern_count_keys"]
+            .map(|name| *library.get::<unsafe extern "C" fn() -> u64>(name).expect("it has it"));
+        (*set.expect("it has it"), counts)
     }
 }
 
@@ -133,7 +142,7 @@ fn no_fault_of_a_device_loses_or_damages_a_packet_and_it_is_used_again_behind_it
     assert_eq!(drivers(), ["crypto_null", "crypto_openssl"]);
     let secret = [3; 16];
     let reference = AwsLc.load(CIPHER, &secret).expect("it loads");
-    for fault in [REFUSES, STALLS, FAILS, WRONG] {
+    for fault in [REFUSES, STALLS, FAILS, WRONG, CREDULOUS] {
         let choice = choice("crypto_openssl", "dpdk-openssl");
         assert!(choice.engines()[1].version().ends_with("crypto_openssl0, crypto_openssl1"));
         let key = choice.load(CIPHER, &secret).expect("it loads");
@@ -221,10 +230,14 @@ fn what_a_stalled_device_gives_back_late_harms_nothing() {
         double.set(STALLS);
         let (mut texts, mut tags) = texts(256);
         assert!(key.seal(&mut jobs(&mut texts, &mut tags)[..39]).is_err());
-        // Its session is still in use.
         drop(key);
+        let kept = double.keys();
+        assert!(kept > 0, "the device still reads the key");
         double.set(WORKS);
-        let key = engine.load(CIPHER, &secret).expect("it loads");
-        assert!((0..40).all(|_| right(&*key, &*reference, 256)));
+        // One in each device.
+        for key in [(); 2].map(|()| engine.load(CIPHER, &secret).expect("it loads")) {
+            assert!((0..40).all(|_| right(&*key, &*reference, 256)));
+        }
+        assert!(double.keys() < kept, "when it has given the packets back, the key is erased");
     }
 }

@@ -262,17 +262,18 @@ PUBLIC int32_t postern_load_key(uint8_t device, const struct postern_transform *
 	return 0;
 }
 
-PUBLIC void postern_drop_key(struct postern_session *session)
+PUBLIC int32_t postern_drop_key(struct postern_session *session)
 {
 	const struct rte_mempool *pool = devices[session->device].sessions;
 
 	/* A device that still has operations of it reads it. */
 	if (__atomic_load_n(&session->in_device, __ATOMIC_ACQUIRE) != 0)
-		return;
+		return -EBUSY;
 	if (rte_cryptodev_sym_session_free(session->device, session->session) == 0)
 		/* What the driver made of the key; nobody else takes the memory meanwhile. */
 		explicit_bzero(session->session, pool->elt_size);
 	free(session);
+	return 0;
 }
 
 static struct beside *beside(struct rte_crypto_op *op)

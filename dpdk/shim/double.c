@@ -9,7 +9,7 @@
 #include <rte_cryptodev.h>
 #include <rte_mbuf.h>
 
-enum fault { WORKS, REFUSES, STALLS, FAILS, WRONG };
+enum fault { WORKS, REFUSES, STALLS, FAILS, WRONG, CREDULOUS };
 
 static int32_t fault;
 /* That have come back from devices. */
@@ -43,6 +43,8 @@ static uint16_t dequeue(uint8_t device, uint16_t pair, struct rte_crypto_op **op
 	for (uint16_t i = 0; i < count; i++) {
 		if (is(FAILS))
 			ops[i]->status = RTE_CRYPTO_OP_STATUS_ERROR;
+		if (is(CREDULOUS) && ops[i]->status == RTE_CRYPTO_OP_STATUS_AUTH_FAILED)
+			ops[i]->status = RTE_CRYPTO_OP_STATUS_SUCCESS;
 		if (is(WRONG))
 			*rte_pktmbuf_mtod(ops[i]->sym->m_src, uint8_t *) ^= 1;
 	}
@@ -77,3 +79,14 @@ static int claims_algorithms(uint8_t device, const struct rte_crypto_sym_xform *
 #define POSTERN_HAS claims_algorithms
 
 #include "crypto.c"
+
+/* Keys in devices. */
+PUBLIC uint64_t postern_count_keys(void)
+{
+	uint64_t count = 0;
+
+	for (int device = 0; device < RTE_CRYPTO_MAX_DEVS; device++)
+		if (devices[device].sessions != NULL)
+			count += rte_mempool_in_use_count(devices[device].sessions);
+	return count;
+}

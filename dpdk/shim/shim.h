@@ -131,7 +131,8 @@ int32_t postern_describe_device(uint8_t device, struct postern_device *facts);
 int32_t postern_open_device(uint8_t device, uint16_t queue_pairs);
 /* -ENOTSUP if the device does not have the algorithms with these lengths. */
 int32_t postern_load_key(uint8_t device, const struct postern_transform *transform, struct postern_session **session);
-void postern_drop_key(struct postern_session *session);
+/* -EBUSY if the device still has jobs under the key: it is not dropped. */
+int32_t postern_drop_key(struct postern_session *session);
 /* All jobs are done, or none is changed: then -ETIMEDOUT if the device did not answer, -EIO if it failed. */
 int32_t postern_run(struct postern_session *session, uint16_t queue_pair, struct postern_job *jobs, uint32_t count,
 		    uint64_t limit_microseconds);

@@ -19,6 +19,9 @@ pub const BURST: usize = 256;
 const LIMIT: Duration = Duration::from_secs(1);
 /// Queue pairs of a device that are set up.
 const QUEUE_PAIRS: u16 = 8;
+/// Before DPDK 24.07 (22.11.6, 23.11.2), a key of AES-GCM has one context of OpenSSL there for all queue pairs: two of them at once would
+/// encrypt with one another's nonces.
+const ONE_AT_A_TIME: &str = "crypto_openssl";
 /// `ENOTSUP`: the device does not have the algorithm.
 const NOT_SUPPORTED: i32 = 95;
 
@@ -162,6 +165,8 @@ pub struct Key {
     session: NonNull<Session>,
     aad_length: Option<u16>,
     tag_length: u16,
+    /// Held by a run, if the driver runs one at a time under a key.
+    turn: Option<Mutex<()>>,
 }
 
 impl Eal {
@@ -241,7 +246,8 @@ impl Device {
             seals: transform.seals.into(),
         };
         let mut session = std::ptr::null_mut();
-        let _one = lock(&self.eal.keys);
+        let mut retired = lock(&self.eal.retired_keys);
+        self.eal.erase(&mut retired);
         // SAFETY: the device is open, and the record has the lengths of both keys.
         let outcome = unsafe {
             (self.eal.library.functions.load_key)(self.facts.number, &raw const record, &raw mut session)
@@ -251,7 +257,8 @@ impl Device {
         }
         let session = NonNull::new(session).filter(|_| outcome == 0).ok_or(KeyError::Failed)?;
         let aad_length = (mac == Mac::None).then_some(transform.aad_length);
-        Ok(Key { device: Arc::clone(self), session, aad_length, tag_length: transform.tag_length })
+        let turn = (self.facts.driver == ONE_AT_A_TIME).then(Mutex::default);
+        Ok(Key { device: Arc::clone(self), session, aad_length, tag_length: transform.tag_length, turn })
     }
 
     /// Calls a function with a queue pair that no other thread uses.
@@ -281,6 +288,7 @@ impl Key {
             u32::try_from(jobs.len()).ok().filter(|&count| count as usize <= BURST).ok_or(RunError)?;
         let (eal, limit) = (self.device.eal, LIMIT.as_micros() as u64);
         eal.enter();
+        let _turn = self.turn.as_ref().map(lock);
         let outcome = self.device.with_pair(|pair| {
             // SAFETY: the session is the device's, the pair is ours meanwhile, and the jobs have the lengths that were checked.
             unsafe {
@@ -294,9 +302,24 @@ impl Key {
 impl Drop for Key {
     fn drop(&mut self) {
         let eal = self.device.eal;
-        let _one = lock(&eal.keys);
-        // SAFETY: no job of it runs: a run borrows the key.
-        unsafe { (eal.library.functions.drop_key)(self.session.as_ptr()) };
+        let mut retired = lock(&eal.retired_keys);
+        retired.push(Retired(self.session));
+        eal.erase(&mut retired);
+    }
+}
+
+/// A session that no run will use again.
+pub(crate) struct Retired(NonNull<Session>);
+
+// SAFETY: only the thread that holds the list erases it.
+unsafe impl Send for Retired {}
+
+impl Eal {
+    /// Erases keys that are not used any more. One whose device still has jobs, behind a time-out, waits for a later call: a run on the same
+    /// queue pair takes the jobs back.
+    fn erase(&self, retired: &mut Vec<Retired>) {
+        // SAFETY: no run uses these: a run borrows the key. What is erased leaves the list.
+        retired.retain(|key| unsafe { (self.library.functions.drop_key)(key.0.as_ptr()) } != 0);
     }
 }
 

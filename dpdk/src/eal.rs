@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "calls a C library")]
 
-use crate::crypto::Device;
+use crate::crypto::{Device, Retired};
 use crate::library::{Library, LoadError};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,8 +81,8 @@ pub struct Eal {
     /// Ports and crypto devices that are open.
     pub(crate) open_ports: Mutex<BTreeSet<u16>>,
     pub(crate) open_devices: Mutex<BTreeMap<u8, Arc<Device>>>,
-    /// Held while keys are loaded and dropped: a driver may do one at a time.
-    pub(crate) keys: Mutex<()>,
+    /// Held while keys are loaded and dropped: a driver may do one at a time. Those that wait for jobs which a device keeps.
+    pub(crate) retired_keys: Mutex<Vec<Retired>>,
 }
 
 static RUNNING: OnceLock<Eal> = OnceLock::new();
@@ -131,7 +131,7 @@ impl Eal {
             tasks: Mutex::new(tasks),
             open_ports: Mutex::default(),
             open_devices: Mutex::default(),
-            keys: Mutex::default(),
+            retired_keys: Mutex::default(),
         }))
     }
 

@@ -163,7 +163,7 @@ functions! {
     describe_device: fn(u8, *mut DeviceRecord) -> i32;
     open_device: fn(u8, u16) -> i32;
     load_key: fn(u8, *const TransformRecord, *mut *mut Session) -> i32;
-    drop_key: fn(*mut Session);
+    drop_key: fn(*mut Session) -> i32;
     run: fn(*mut Session, u16, *mut Job<'_>, u32, u64) -> i32;
 }
 
