@@ -11,6 +11,7 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_lcore.h>
+#include <rte_log.h>
 #include <rte_mbuf.h>
 #include <rte_version.h>
 
@@ -47,6 +48,8 @@ PUBLIC void postern_identify(struct postern_identity *identity)
 
 PUBLIC int32_t postern_start(int32_t count, char **words)
 {
+	/* Standard output is for reports. */
+	rte_openlog_stream(stderr);
 	return rte_eal_init(count, words) < 0 ? -(rte_errno ? rte_errno : EINVAL) : 0;
 }
 
@@ -138,6 +141,16 @@ static void spread(const struct rte_eth_dev_info *info, struct rte_eth_conf *con
 	configuration->rx_adv_conf.rss_conf.rss_hf = by;
 }
 
+/* The mtu that the driver has at most; net_memif, which says only how long frames are, takes longer ones all the same. */
+static uint16_t longest(const struct rte_eth_dev_info *info)
+{
+	if (info->max_mtu != 0 && info->max_mtu != UINT16_MAX)
+		return info->max_mtu;
+	if (info->max_rx_pktlen <= RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN)
+		return UINT16_MAX;
+	return RTE_MIN(info->max_rx_pktlen - RTE_ETHER_HDR_LEN - RTE_ETHER_CRC_LEN, (uint32_t)UINT16_MAX);
+}
+
 PUBLIC int32_t postern_open_port(uint16_t port, const struct postern_open *options)
 {
 	struct rte_eth_conf configuration;
@@ -148,7 +161,7 @@ PUBLIC int32_t postern_open_port(uint16_t port, const struct postern_open *optio
 	if (outcome != 0)
 		return outcome;
 	memset(&configuration, 0, sizeof(configuration));
-	configuration.rxmode.mtu = info.max_mtu ? RTE_MIN(options->mtu, info.max_mtu) : options->mtu;
+	configuration.rxmode.mtu = RTE_MIN(options->mtu, longest(&info));
 	if (options->receive_queues > 1)
 		spread(&info, &configuration);
 	outcome = rte_eth_dev_configure(port, options->receive_queues, options->transmit_queues, &configuration);
