@@ -12,6 +12,7 @@ pub mod demo;
 pub mod demo_secgw;
 pub mod doctor;
 pub mod document;
+pub mod eal;
 pub mod flood;
 pub mod ike;
 pub mod look_up;

@@ -4,6 +4,7 @@ mod esp;
 mod policies;
 mod wireguard;
 
+use bench::eal;
 use bench::rfc2544::{
     Addresses, Family, FrameSize, MOST_STREAMS, Options, Plan, Protection, Protocol, Report, Test, Wire, run,
 };
@@ -20,7 +21,10 @@ pub(crate) struct Arguments {
     /// How frames get to the device; af-xdp if interfaces are given
     #[arg(long, value_enum)]
     wire: Option<WireName>,
-    /// Interface that frames leave by
+    /// Words of EAL for --wire dpdk, such as "--vdev net_memif0,socket=/run/a.sock -a 0000:01:00.0"
+    #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
+    eal: Option<String>,
+    /// Interface that frames leave by; with --wire dpdk the name of its device
     #[arg(long, value_name = "INTERFACE", requires = "rx")]
     tx: Option<String>,
     /// Interface that frames come back by
@@ -102,6 +106,8 @@ enum WireName {
     AfXdp,
     /// TAP interfaces, which are made if they are not there: this machine's kernel is the device
     Tap,
+    /// Ports of DPDK, whose devices --eal names
+    Dpdk,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -157,6 +163,7 @@ fn wire(
         (Some(WireName::Memory), _) => Wire::Memory,
         (Some(WireName::Packet), _) => Wire::Packet,
         (Some(WireName::Tap), _) => Wire::Tap,
+        (Some(WireName::Dpdk), _) => Wire::Dpdk,
         (Some(WireName::AfXdp), _) | (None, Some(_)) => Wire::AfXdp,
         (None, None) => {
             return Err("no ports\n  fix: --tx INTERFACE --rx INTERFACE, or --wire memory to measure the tester alone".into());
@@ -229,6 +236,13 @@ pub(crate) fn measure(arguments: Arguments, progress: bool) -> bench::Outcome<Re
         ProtocolName::Icmp => Protocol::Icmp,
     };
     let (wire, interfaces) = wire(arguments.wire, arguments.tx, arguments.rx)?;
+    match (wire == Wire::Dpdk, &arguments.eal) {
+        (true, words) => eal::start(words.as_deref().unwrap_or_default(), arguments.core)?,
+        (false, Some(_)) => {
+            return Err("--eal is for ports of DPDK\n  fix: --wire dpdk, or leave --eal out".into());
+        }
+        (false, None) => {}
+    }
     let ports = ports(&arguments.addresses, arguments.ipv6)?;
     let (both, count) = (arguments.both, usize::from(arguments.streams));
     let frames = Frames { addresses: ports, protocol, both, in_memory: wire == Wire::Memory, streams: count };

@@ -11,6 +11,8 @@ pub mod crypto;
 mod eal;
 mod library;
 pub mod port;
+mod words;
 
 pub use eal::{DeviceError, Eal, StartError, enter_thread};
 pub use library::{Library, LoadError};
+pub use words::completed;

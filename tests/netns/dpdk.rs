@@ -141,6 +141,69 @@ fn frames_of_a_capture_file_are_sealed_into_another_and_opened_out_of_it() {
     assert_eq!(protocols, [ESP; 50], "only ESP leaves");
 }
 
+/// An encryptor for the tester's addresses, with its neighbours by the tester's hardware addresses.
+fn encryptor() -> String {
+    let key = vec!["5a"; 20].join(":");
+    let sa = |way: &str, [near, far]: [&str; 2]| {
+        format!(
+            "sa {way} 5 aead_algo aes-128-gcm aead_key {key} mode ipv4-tunnel src 192.0.2.{near} dst 192.0.2.{far}\n"
+        )
+    };
+    let policy = |way: &str, network: &str| {
+        format!("sp ipv4 {way} esp protect 5 pri 1 dst {network} sport 0:65535 dport 0:65535\n")
+    };
+    policy("out", "198.19.0.0/16")
+        + &policy("in", "198.18.0.0/16")
+        + &sa("out", ["1", "2"])
+        + &sa("in", ["2", "1"])
+        + "rt ipv4 dst 192.0.2.2/32 port 1\nrt ipv4 dst 198.18.0.0/16 port 0\n\
+           neigh port 0 02:25:44:00:00:01\nneigh port 1 02:25:44:00:00:02\n"
+}
+
+/// Words of EAL for two ports of net_memif.
+fn memif(role: &str, folder: &Path) -> String {
+    let device = |number| {
+        let socket = folder.join(format!("{number}.sock"));
+        format!("--vdev net_memif{number},role={role},socket={},socket-abstract=no", socket.display())
+    };
+    format!("--no-pci -m 96 {} {}", device(0), device(1))
+}
+
+#[test]
+fn the_tester_sends_by_ports_of_dpdk_and_opens_what_a_gateway_with_such_ports_seals() {
+    if !has_dpdk() {
+        return;
+    }
+    let Some(mut lab) = crate::support::lab(&["root"]) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("x.cfg");
+    std::fs::write(&file, encryptor()).expect("it can be written");
+    let mut command = lab.command("root", postern());
+    command.args("secgw --dpdk -l 0".split(' ')).args(memif("server", folder.path()).split(' '));
+    command.args("-- -P -p 3 -u 2 --config (0,0,0),(1,0,0) -f".split(' ')).arg(&file);
+    command.arg("--api").arg(folder.path().join("api")).stdout(Stdio::null());
+    let gateway = lab.start(&mut command).expect("it starts");
+    wait_until(PATIENCE, || folder.path().join("api").exists()).expect("its ports are open");
+
+    let mut command = lab.command("root", postern());
+    command.args("bench rfc2544 --json --line 0.004 --seconds 0.1 --size 512 --test throughput".split(' '));
+    command.args("--both --wire dpdk --tx net_memif0 --rx net_memif1 --esp".split(' ')).arg(&file);
+    let output = command.arg("--eal").arg(memif("client", folder.path())).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["ports"][0], "net_memif, DPDK", "{report:#}");
+    let trials = report["sizes"][0]["trials"].as_array().expect("a list");
+    let through = trials.iter().filter(|trial| trial["purpose"] != "calibration");
+    let [sent, received, wrong] = through.fold([0; 3], |sum, trial| {
+        let of = |name: &str| trial[name].as_u64().expect("a count");
+        let wrong = of("corrupted") + of("duplicated") + of("reordered");
+        [sum[0] + of("sent"), sum[1] + of("received"), sum[2] + wrong]
+    });
+    assert!(sent > 100 && received * 10 > sent * 9 && wrong == 0, "{report:#}");
+    lab.kill(gateway, Signal::INT);
+}
+
 #[test]
 fn what_dpdk_does_not_have_is_refused_with_what_to_do() {
     if !has_dpdk() || crate::support::lab(&["root"]).is_none() {

@@ -14,6 +14,7 @@ pub(crate) mod chart;
 #[cfg(test)]
 mod device;
 mod direction;
+mod dpdk;
 mod end;
 mod esp;
 mod frame;

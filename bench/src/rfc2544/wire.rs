@@ -1,6 +1,7 @@
 //! The wires: pairs of ports to a device, and the same ports connected to each other, by which the tester is calibrated.
 
 use super::addresses::Addresses;
+use super::dpdk;
 use super::tester::TesterPort;
 use crate::Outcome;
 use lab::{Lab, pin_thread};
@@ -29,6 +30,8 @@ pub enum Wire {
     AfXdp,
     /// Two TAP interfaces: the device is this machine's kernel.
     Tap,
+    /// Two ports of DPDK.
+    Dpdk,
 }
 
 /// Open ports, and what has to live as long as they.
@@ -60,7 +63,7 @@ pub struct Held {
 }
 
 /// The two halves of a port, and how it was opened.
-type Halves = (Box<dyn Transmit>, Box<dyn Receive>, String);
+pub(super) type Halves = (Box<dyn Transmit>, Box<dyn Receive>, String);
 
 impl Wire {
     /// The name on the command line.
@@ -70,10 +73,11 @@ impl Wire {
             Self::Packet => "packet",
             Self::AfXdp => "af-xdp",
             Self::Tap => "tap",
+            Self::Dpdk => "dpdk",
         }
     }
 
-    /// Whether the ports are those of interfaces.
+    /// Whether the ports are those of interfaces, or of devices of DPDK.
     pub fn has_interfaces(self) -> bool {
         self != Self::Memory
     }
@@ -91,6 +95,9 @@ impl Wire {
             let held = Held { _forwarder: Some(forwarder), ..Held::default() };
             return Ok(in_memory(addresses, ends, held));
         }
+        if self == Self::Dpdk {
+            return Ok(on_interfaces(addresses, dpdk::pair(interfaces)?, Held::default()));
+        }
         let halves = [self.halves(&interfaces[0])?, self.halves(&interfaces[1])?];
         let mut held = Held::default();
         for interface in interfaces.iter().filter(|_| defer) {
@@ -100,12 +107,15 @@ impl Wire {
         Ok(on_interfaces(addresses, halves, held))
     }
 
-    /// Opens ports of the same kind that are connected to each other: in memory by rings, else by a veth pair.
+    /// Opens ports of the same kind that are connected to each other: in memory by rings, of DPDK by net_memif, else by a veth pair.
     pub fn open_loop(self, addresses: &Addresses) -> Outcome<Opened> {
         if self == Self::Memory {
             let ((to_second, from_first), (to_first, from_second)) = (ring(SLOTS), ring(SLOTS));
             let ends = [(to_second, from_second), (to_first, from_first)];
             return Ok(in_memory(addresses, ends, Held::default()));
+        }
+        if self == Self::Dpdk {
+            return Ok(on_interfaces(addresses, dpdk::looped()?, Held::default()));
         }
         let lab = Lab::new(&["loop"])?;
         // TAP interfaces have no peer: a bridge connects them.

@@ -5,18 +5,10 @@ use super::ports::{Opened, PortError, Queue};
 use crate::rights::Rights;
 use config::secgw::CommandLine;
 use dpdk::port::PortOptions;
-use dpdk::{Eal, Library, StartError};
+use dpdk::{Eal, Library, StartError, completed};
 use port::Transmit;
-use std::path::Path;
 
 pub use dpdk::enter_thread;
-
-/// Words that say what memory there is.
-const MEMORY: [&str; 4] = ["--no-huge", "--huge-dir", "--socket-mem", "--legacy-mem"];
-/// Words about files that other processes see.
-const FILES: [&str; 5] = ["--in-memory", "--no-shconf", "--file-prefix", "--huge-unlink", "--proc-type"];
-/// MiB without huge pages, unless `-m` says how many.
-const MEGABYTES: &str = "256";
 
 /// Why there are no ports of DPDK.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +32,7 @@ pub fn start(command_line: &CommandLine, plan: &mut Plan) -> Result<(), DpdkErro
     let Some(words) = &command_line.eal.dpdk else { return Ok(()) };
     let library = Library::find().map_err(StartError::from)?;
     let lcore = plan.lcores.first().and_then(|lcore| command_line.cores.get(lcore)?.first().copied());
-    let words = completed(words, lcore.unwrap_or_default(), has_huge_pages(Path::new("/sys")));
+    let words = completed(words, lcore.unwrap_or_default());
     tracing::info!("{}: EAL starts with {}", library.version(), words.join(" "));
     let rights = rights(command_line);
     let eal = Eal::start(library, &words, move || rights.keep())?;
@@ -81,37 +73,6 @@ fn missing(command_line: &CommandLine, names: &[String]) -> Option<String> {
     })
 }
 
-/// The words of a user, and what goes without saying: one lcore, as those of Postern are its own; no huge pages if there are none; no files
-/// and no telemetry unless a word asks for them.
-fn completed(words: &[String], processor: u32, has_huge_pages: bool) -> Vec<String> {
-    let has =
-        |names: &[&str]| words.iter().any(|word| names.contains(&word.split('=').next().unwrap_or(word)));
-    let mut all = words.to_vec();
-    let mut add = |more: &[&str]| all.extend(more.iter().map(|&word| word.to_owned()));
-    add(&["--lcores", &format!("0@{processor}")]);
-    let is_small = has(&["--no-huge"]) || !(has_huge_pages || has(&MEMORY));
-    if is_small && !has(&["--no-huge"]) {
-        add(&["--no-huge"]);
-    }
-    if is_small && !has(&["-m"]) {
-        add(&["-m", MEGABYTES]);
-    }
-    if !has(&FILES) {
-        add(&[if is_small { "--no-shconf" } else { "--in-memory" }]);
-    }
-    if !has(&["--telemetry", "--no-telemetry"]) {
-        add(&["--no-telemetry"]);
-    }
-    all
-}
-
-/// Whether huge pages of any size are reserved; `system` is /sys.
-fn has_huge_pages(system: &Path) -> bool {
-    let sizes = std::fs::read_dir(system.join("kernel/mm/hugepages")).into_iter().flatten().flatten();
-    let counts = sizes.map(|size| std::fs::read_to_string(size.path().join("nr_hugepages")));
-    counts.flatten().any(|count| count.trim() != "0")
-}
-
 /// Opens a port.
 pub(super) fn open(plan: &PortPlan, workers: usize) -> Result<Opened, PortError> {
     let eal = Eal::running().expect("it starts before its ports are opened");
@@ -142,29 +103,6 @@ mod tests {
 
     fn command_line(text: &str) -> CommandLine {
         CommandLine::read(&words(&format!("--dpdk {text} -- -p 1 -f x")), 2).expect("it is accepted")
-    }
-
-    #[test]
-    fn what_goes_without_saying_is_added_unless_words_say_otherwise() {
-        for (given, has_huge_pages, expected) in [
-            ("--no-pci", false, "--no-pci --lcores 0@3 --no-huge -m 256 --no-shconf --no-telemetry"),
-            ("-m 64", true, "-m 64 --lcores 0@3 --in-memory --no-telemetry"),
-            ("--no-huge -m 64", true, "--no-huge -m 64 --lcores 0@3 --no-shconf --no-telemetry"),
-            (
-                "--socket-mem=64 --file-prefix a --telemetry",
-                false,
-                "--socket-mem=64 --file-prefix a --telemetry --lcores 0@3",
-            ),
-        ] {
-            assert_eq!(completed(&words(given), 3, has_huge_pages).join(" "), expected);
-        }
-        let folder = tempfile::tempdir().expect("a folder");
-        let size = folder.path().join("kernel/mm/hugepages/hugepages-2048kB");
-        std::fs::create_dir_all(&size).expect("a folder");
-        std::fs::write(size.join("nr_hugepages"), "0\n").expect("a file");
-        assert!(!has_huge_pages(folder.path()));
-        std::fs::write(size.join("nr_hugepages"), "512\n").expect("a file");
-        assert!(has_huge_pages(folder.path()));
     }
 
     #[test]
