@@ -388,7 +388,7 @@ fn measure(arguments: Arguments) -> Outcome {
         What::LookUp(arguments) => show!(bench_look_up::measure(arguments)?),
         What::Rfc2544(arguments) => show!(bench_rfc2544::measure(*arguments, progress)?),
         What::Document002(arguments) => show!(bench_document::measure(*arguments, program()?)?),
-        What::Secgw(arguments) => show!(bench_secgw::measure(arguments)?),
+        What::Secgw(arguments) => show!(bench_secgw::measure(arguments, program()?)?),
         What::Crypto(crypto) => {
             let (report, text) = bench_crypto::measure(crypto, program()?, progress)?;
             say(&serde_json::to_value(&report)?, &text)

@@ -4,6 +4,7 @@ use bench::choice;
 use bench::crypto::report::{Report, Unit};
 use bench::crypto::subject::Subject;
 use bench::crypto::{BLOCKS, Options, PACKETS, chart, run, word};
+use bench::eal;
 use clap::{Args, ValueEnum};
 use crypto::machine::Capability;
 use std::path::{Path, PathBuf};
@@ -41,6 +42,9 @@ pub(crate) struct Crypto {
     /// Seconds for each size of each engine
     #[arg(long, default_value_t = 0.1)]
     seconds: f64,
+    /// Words of EAL: crypto devices of DPDK are measured too, such as --eal "--no-pci --vdev crypto_openssl0"
+    #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
+    eal: Option<String>,
     /// Draw a chart of each cipher into this directory, in SVG
     #[arg(long, value_name = "DIR")]
     chart: Option<PathBuf>,
@@ -130,6 +134,9 @@ pub(crate) fn measure(
     program: PathBuf,
     progress: bool,
 ) -> bench::Outcome<(Report, String)> {
+    if let Some(words) = &arguments.eal {
+        eal::start(words, 0)?;
+    }
     let report = run(&Options {
         program,
         subjects: subjects(&arguments.cipher)?,

@@ -15,6 +15,9 @@ pub(crate) struct Arguments {
     /// Directory for ipsec-secgw, which is built there from Debian's source package unless it is there
     #[arg(long, value_name = "DIRECTORY", default_value = "/var/cache/postern/ipsec-secgw")]
     peer_directory: PathBuf,
+    /// Measure this program with the ports of DPDK that ipsec-secgw has, too
+    #[arg(long)]
+    dpdk: bool,
     /// Packets that our port receives at once
     #[arg(long, default_value_t = 64)]
     burst: usize,
@@ -43,10 +46,20 @@ enum Peer {
     None,
 }
 
-pub(crate) fn measure(arguments: Arguments) -> bench::Outcome<secgw::Report> {
-    let Arguments { peer, peer_directory, burst, seconds, rounds, core, only, reassemble } = arguments;
+pub(crate) fn measure(arguments: Arguments, program: PathBuf) -> bench::Outcome<secgw::Report> {
+    let Arguments { peer, peer_directory, dpdk, burst, seconds, rounds, core, only, reassemble } = arguments;
     let peer = (peer == Peer::IpsecSecgw).then(|| secgw::build(&peer_directory)).transpose()?;
     let choice = Arc::new(Choice::here(None).prepared_for(&[Cipher::Aes128Gcm.into()]));
     let (burst, seconds) = (burst.clamp(1, 256), seconds.clamp(0.01, 3600.0));
-    secgw::run(&secgw::Options { choice, burst, seconds, rounds, core, peer, only, reassemble })
+    secgw::run(&secgw::Options {
+        choice,
+        burst,
+        seconds,
+        rounds,
+        core,
+        peer,
+        dpdk: dpdk.then_some(program),
+        only,
+        reassemble,
+    })
 }

@@ -128,7 +128,7 @@ fn frames_of_a_capture_file_are_sealed_into_another_and_opened_out_of_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = |name: &str| -> PathBuf { folder.path().join(name) };
     let sizes = vec![64, 1418];
-    let load = Load { name: "x".into(), sizes, flows: 50, rules: 5, spread: Spread::All };
+    let load = Load { name: "x".into(), sizes, flows: 50, rules: 5, spread: Spread::All, reassemble: 0 };
     std::fs::write(file("x.cfg"), load.file()).expect("it can be written");
     let clear = load.frames();
     port::pcap::write_frames(&file("clear"), clear.iter().map(Vec::as_slice)).expect("it can be written");

@@ -45,8 +45,9 @@ fn long_packets_pass_two_encryptors_with_two_lcores_each_and_nothing_in_clear() 
     let left = ["net_af_xdp0,iface=p0,queue_count=2", "net_af_xdp1,iface=u0"];
     let right = ["net_tap0,iface=dtap0", "net_af_packet0,iface=u0,qpairs=2"];
     let words = ["--reassemble", "64"];
-    let left = start_with(&mut lab, "left", &path, left, queues, &words);
-    let right = start_with(&mut lab, "right", &path, right, queues, &words);
+    let vdevs = |[one, two]: [&'static str; 2]| ["--vdev", one, "--vdev", two];
+    let left = start_with(&mut lab, "left", &path, &vdevs(left), queues, &words);
+    let right = start_with(&mut lab, "right", &path, &vdevs(right), queues, &words);
     let (stop, is_ready) = (AtomicBool::new(false), AtomicBool::new(false));
     let (esp, clear) = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| lab.enter("wire", || watch(&stop, &is_ready)).expect("no panic"));

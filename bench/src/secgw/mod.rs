@@ -1,12 +1,12 @@
 //! `postern bench secgw`: the gateway between Ethernet ports, from memory to memory on one core, with SP, SA, RT and NEIGH; beside DPDK's
-//! ipsec-secgw in alternation, and with many rules beside one.
+//! ipsec-secgw in alternation, and with many rules beside one. `--dpdk` measures our gateway with the ports of ipsec-secgw too.
 
 mod load;
 mod memory;
 mod rival;
 
 pub use load::{Load, Spread, Way};
-pub use rival::build;
+pub use rival::{Program, build};
 
 use crate::Outcome;
 use crate::pipeline::{chosen, imix};
@@ -34,6 +34,8 @@ pub struct Options {
     pub core: usize,
     /// ipsec-secgw, to measure beside ours.
     pub peer: Option<PathBuf>,
+    /// Our program, to measure it with ports of DPDK too.
+    pub dpdk: Option<PathBuf>,
     /// Only loads whose name contains this.
     pub only: Option<String>,
     /// Packets of which ours keeps fragments; 0 if it does not look for them. No packet of the loads is a fragment.
@@ -74,6 +76,8 @@ pub struct Row {
     pub ours: Vec<Window>,
     /// The windows of ipsec-secgw.
     pub peer: Vec<Window>,
+    /// The windows of ours with ports of DPDK.
+    pub dpdk: Vec<Window>,
 }
 
 /// Packets and processor time.
@@ -162,6 +166,7 @@ impl Subject {
             engine: chosen(&options.choice, direction, options.burst, &load.sizes),
             ours: Vec::new(),
             peer: Vec::new(),
+            dpdk: Vec::new(),
         };
         Ok(Self { row, load, frames, ours })
     }
@@ -174,13 +179,23 @@ impl Subject {
         let (packets, spent) = self.ours.measure(options.seconds);
         self.row.ours.push(Window::new(packets, spent, Host::Here.look().since(&before).steal_ms));
         // With many rules it is beside itself only: ipsec-secgw refuses more SAs than its tables hold.
-        if let Some(program) = options.peer.as_ref().filter(|_| self.load.rules == 1) {
-            let mut rival = Rival::start(program, &self.load, self.row.way, &self.frames, options.core)?;
-            let before = Host::Here.look();
-            let (packets, spent) = rival.measure(options.seconds)?;
-            self.row.peer.push(Window::new(packets, spent, Host::Here.look().since(&before).steal_ms));
+        if let Some(path) = options.peer.clone().filter(|_| self.load.rules == 1) {
+            let window = self.window(options, &Program::IpsecSecgw(path))?;
+            self.row.peer.push(window);
+        }
+        if let Some(path) = options.dpdk.clone().filter(|_| self.load.rules == 1) {
+            let window = self.window(options, &Program::Postern(path))?;
+            self.row.dpdk.push(window);
         }
         Ok(())
+    }
+
+    /// A window of a program with ports of DPDK.
+    fn window(&self, options: &Options, program: &Program) -> Outcome<Window> {
+        let mut rival = Rival::start(program, &self.load, self.row.way, &self.frames, options.core)?;
+        let before = Host::Here.look();
+        let (packets, spent) = rival.measure(options.seconds)?;
+        Ok(Window::new(packets, spent, Host::Here.look().since(&before).steal_ms))
     }
 }
 
@@ -203,18 +218,14 @@ impl Row {
         median(&pairs.map(|(ours, first)| ours.nanoseconds / first.nanoseconds).collect::<Vec<_>>())
     }
 
+    /// The same with ports of DPDK on both sides.
+    fn dpdk_to_peer(&self) -> f64 {
+        let pairs = self.dpdk.iter().zip(&self.peer);
+        median(&pairs.map(|(ours, peer)| peer.nanoseconds / ours.nanoseconds).collect::<Vec<_>>())
+    }
+
     fn cells(&self, core: usize) -> Vec<String> {
-        let times = |windows: &[Window]| -> Vec<f64> { windows.iter().map(|it| it.nanoseconds).collect() };
         let (ours, peer) = (times(&self.ours), times(&self.peer));
-        let span = |times: &[f64]| match times
-            .iter()
-            .copied()
-            .reduce(f64::min)
-            .zip(times.iter().copied().reduce(f64::max))
-        {
-            Some((least, most)) => format!("{} to {}", short(least), short(most)),
-            None => "-".to_owned(),
-        };
         let steal: f64 = self.ours.iter().chain(&self.peer).map(|it| it.steal_ms).sum();
         let ratio = self.to_peer();
         vec![
@@ -229,6 +240,18 @@ impl Row {
             core.to_string(),
             short(steal),
         ]
+    }
+}
+
+fn times(windows: &[Window]) -> Vec<f64> {
+    windows.iter().map(|it| it.nanoseconds).collect()
+}
+
+/// The least and the most.
+fn span(times: &[f64]) -> String {
+    match times.iter().copied().reduce(f64::min).zip(times.iter().copied().reduce(f64::max)) {
+        Some((least, most)) => format!("{} to {}", short(least), short(most)),
+        None => "-".to_owned(),
     }
 }
 
@@ -250,11 +273,40 @@ impl Report {
         ];
         let peer = self.peer.as_deref().unwrap_or("not measured (--peer ipsec-secgw)");
         format!(
-            "{}frames in memory, AES-128-GCM, SP, SA, RT and NEIGH; bursts of {}\nipsec-secgw: {peer}\n\n{}{}",
+            "{}frames in memory, AES-128-GCM, SP, SA, RT and NEIGH; bursts of {}\nipsec-secgw: {peer}\n\n{}{}{}",
             self.machine.head(),
             self.burst,
             table(&head, &rows),
+            self.dpdk(),
             self.rules()
+        )
+    }
+
+    /// Ours with the ports of ipsec-secgw.
+    fn dpdk(&self) -> String {
+        let rows = self.rows.iter().filter(|row| !row.dpdk.is_empty());
+        let rows: Vec<Vec<String>> = rows
+            .map(|row| {
+                let (ours, ratio) = (times(&row.dpdk), row.dpdk_to_peer());
+                let ratio = if ratio.is_nan() { "-".to_owned() } else { short(ratio) + "x" };
+                let packets = short(1e3 / median(&ours));
+                vec![
+                    row.name.clone(),
+                    row.way.name().to_owned(),
+                    short(median(&ours)),
+                    span(&ours),
+                    packets,
+                    ratio,
+                ]
+            })
+            .collect();
+        if rows.is_empty() {
+            return String::new();
+        }
+        let head = ["packets", "way", "ours ns", "spread", "million a CPU second", "to ipsec-secgw"];
+        format!(
+            "\nours with ports of DPDK, net_pcap to net_null as ipsec-secgw has\n\n{}",
+            table(&head, &rows)
         )
     }
 
@@ -293,6 +345,7 @@ mod tests {
             engine: "ipsec-mb".to_owned(),
             ours: windows(ours),
             peer: windows(peer),
+            dpdk: Vec::new(),
         }
     }
 
@@ -314,7 +367,23 @@ mod tests {
             "64 bytes outbound 100 100 to 200 240 120 to 500 1.20x ipsec-mb 1 3.00",
             "{text}"
         );
+        assert!(!text.contains("ports of DPDK"), "{text}");
         let ratios = text.split("to one rule").nth(1).unwrap_or_default();
         assert_eq!(cells(ratios, "1000 rules"), "1000 rules, all met outbound 1.30x", "{text}");
+    }
+
+    #[test]
+    fn ours_with_ports_of_dpdk_is_compared_with_windows_of_ipsec_secgw() {
+        let mut row = row("IMIX", 1, &[100.0, 100.0, 100.0], &[120.0, 240.0, 180.0]);
+        row.dpdk =
+            [240.0, 200.0, 200.0].map(|nanoseconds| Window { packets: 9, nanoseconds, steal_ms: 0.0 }).into();
+        let report = Report { machine: Machine::example(), burst: 64, core: 1, peer: None, rows: vec![row] };
+        let text = report.text();
+        let line = text
+            .split("ports of DPDK")
+            .nth(1)
+            .and_then(|text| text.lines().find(|line| line.contains("IMIX")));
+        let cells = line.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(cells, "IMIX outbound 200 200 to 240 5.00 0.90x", "{text}");
     }
 }

@@ -1,5 +1,5 @@
-//! DPDK's example program ipsec-secgw, from a capture file that it reads again and again to a port that forgets: packets and processor
-//! time of a window in which it has more than it can do.
+//! A program with ports of DPDK, from a capture file that it reads again and again to a port that forgets: packets and processor time of a
+//! window in which it has more than it can do. It is DPDK's example program ipsec-secgw, or `postern secgw --dpdk`.
 
 use super::load::{Load, Way};
 use crate::Outcome;
@@ -43,9 +43,33 @@ pub fn build(directory: &Path) -> Outcome<PathBuf> {
     Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim_end()))
 }
 
+/// Which program.
+#[derive(Clone, Debug)]
+pub enum Program {
+    /// ipsec-secgw.
+    IpsecSecgw(PathBuf),
+    /// Ours.
+    Postern(PathBuf),
+}
+
+impl Program {
+    /// The name, the file, the words before those of EAL, and the thread that carries packets: without a name the first.
+    fn parts(&self) -> (&'static str, &Path, &'static [&'static str], &'static str) {
+        match self {
+            Self::IpsecSecgw(path) => ("ipsec-secgw", path, &["--vdev", "crypto_aesni_gcm0"], ""),
+            Self::Postern(path) => {
+                ("postern secgw", path, &["secgw", "--dpdk", "--telemetry", "--api", "api"], "secgw")
+            }
+        }
+    }
+}
+
 /// The program with a load.
 pub struct Rival {
+    name: &'static str,
     child: Child,
+    /// The thread that carries packets.
+    thread: u32,
     telemetry: OwnedFd,
     log: PathBuf,
     _directory: TempDir,
@@ -53,19 +77,21 @@ pub struct Rival {
 
 impl Rival {
     /// Starts it on a core with the frames that it receives.
-    pub fn start(program: &Path, load: &Load, way: Way, frames: &[Vec<u8>], core: usize) -> Outcome<Self> {
+    pub fn start(program: &Program, load: &Load, way: Way, frames: &[Vec<u8>], core: usize) -> Outcome<Self> {
         let directory = tempfile::Builder::new().prefix("postern-bench-").tempdir()?;
         let path = |name: &str| directory.path().join(name);
         let (capture, log) = (path("frames.pcap"), path("log"));
         write_frames(&capture, frames.iter().map(Vec::as_slice))?;
         std::fs::write(path("x.cfg"), load.file())?;
         let prefix = format!("postern{}", std::process::id());
+        let (name, program, words, thread) = program.parts();
         let mut command = Command::new(program);
         command
+            .args(words)
             .current_dir(directory.path())
             .env("RUNTIME_DIRECTORY", directory.path())
             .args(["--no-huge", "-m", MEGABYTES, "--no-pci", "--iova-mode=va", "--file-prefix", &prefix])
-            .args(["--lcores", &format!("0@{core}"), "--vdev", "crypto_aesni_gcm0"])
+            .args(["--lcores", &format!("0@{core}")])
             .args(["--vdev", "net_pcap0,rx_pcap=frames.pcap,infinite_rx=1", "--vdev", "net_null1,no-rx=1"])
             .args(["--", "-f", "x.cfg"])
             .args(way.words().split(' '))
@@ -75,10 +101,13 @@ impl Rival {
         let socket = path("dpdk").join(&prefix).join("dpdk_telemetry.v2");
         let mut child = command.spawn()?;
         match telemetry(&mut child, &socket) {
-            Ok(telemetry) => Ok(Self { child, telemetry, log, _directory: directory }),
+            Ok(telemetry) => {
+                let thread = thread_of(child.id(), thread).unwrap_or(child.id());
+                Ok(Self { name, child, thread, telemetry, log, _directory: directory })
+            }
             Err(error) => {
                 end(&mut child);
-                Err(format!("ipsec-secgw does not start: {error}\n{}", last_lines(&log)).into())
+                Err(format!("{name} does not start: {error}\n{}", last_lines(&log)).into())
             }
         }
     }
@@ -93,7 +122,7 @@ impl Rival {
         std::thread::sleep(Duration::from_secs_f64(seconds));
         let after = look(self)?;
         if after.0 == before.0 {
-            return Err(format!("no packet left ipsec-secgw\n{}", last_lines(&self.log)).into());
+            return Err(format!("no packet left {}\n{}", self.name, last_lines(&self.log)).into());
         }
         Ok((after.0 - before.0, after.1 - before.1))
     }
@@ -103,10 +132,9 @@ impl Rival {
         sent(&self.telemetry)
     }
 
-    /// Processor time of its first thread, which is that of the lcore.
+    /// Processor time of its thread.
     fn nanoseconds(&self) -> Outcome<f64> {
-        let id = self.child.id();
-        let path = format!("/proc/{id}/task/{id}/schedstat");
+        let path = format!("/proc/{}/task/{}/schedstat", self.child.id(), self.thread);
         let text = std::fs::read_to_string(&path)?;
         Ok(text.split_whitespace().next().ok_or("an empty schedstat")?.parse()?)
     }
@@ -116,6 +144,15 @@ impl Drop for Rival {
     fn drop(&mut self) {
         end(&mut self.child);
     }
+}
+
+/// The thread of a process with this name.
+fn thread_of(process: u32, name: &str) -> Option<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).ok()?.flatten();
+    let is_it = |task: &std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|it| it.trim_end() == name)
+    };
+    tasks.into_iter().find(is_it)?.file_name().to_str()?.parse().ok()
 }
 
 fn end(child: &mut Child) {
