@@ -7,6 +7,7 @@ use super::chacha20::{self, BLOCK, Blocks, Nonce, Words};
 use super::poly1305::{self, MOST, Message, STEP, TAG};
 use super::radix26::{Radix26, Wide};
 use std::arch::aarch64::*;
+use std::arch::asm;
 use zeroize::Zeroize;
 
 /// See [`Kernel`].
@@ -64,23 +65,23 @@ impl Words for Neon {
 
     #[inline(always)]
     fn add_to(self, rows: &[uint32x4_t; 16], texts: &mut [&mut [u8]]) {
-        let quarters = [0, 4, 8, 12].map(|first| transposed(rows, first));
+        let quarters = [transposed(rows, 0), transposed(rows, 4), transposed(rows, 8), transposed(rows, 12)];
         for (lane, text) in texts.iter_mut().enumerate() {
-            let parts = quarters.map(|quarter| quarter[lane]);
-            let mut block = [0; BLOCK];
-            for (place, part) in parts.into_iter().enumerate() {
-                // SAFETY: the target has NEON; text and block have these bytes.
-                unsafe {
-                    let part = vreinterpretq_u8_u32(part);
-                    if text.len() == BLOCK {
+            let parts = [quarters[0][lane], quarters[1][lane], quarters[2][lane], quarters[3][lane]];
+            if text.len() == BLOCK {
+                for (place, part) in parts.into_iter().enumerate() {
+                    // SAFETY: the target has NEON; the text has 64 bytes.
+                    unsafe {
                         let at = text.as_mut_ptr().add(16 * place);
-                        vst1q_u8(at, veorq_u8(part, vld1q_u8(at)));
-                    } else {
-                        vst1q_u8(block.as_mut_ptr().add(16 * place), part);
+                        vst1q_u8(at, veorq_u8(vreinterpretq_u8_u32(part), vld1q_u8(at)));
                     }
                 }
-            }
-            if text.len() < BLOCK {
+            } else {
+                let mut block = [0; BLOCK];
+                for (place, part) in parts.into_iter().enumerate() {
+                    // SAFETY: the target has NEON; the block has 64 bytes.
+                    unsafe { vst1q_u8(block.as_mut_ptr().add(16 * place), vreinterpretq_u8_u32(part)) };
+                }
                 text.iter_mut().zip(&block).for_each(|(byte, key)| *byte ^= key);
                 block.zeroize();
             }
@@ -125,7 +126,7 @@ impl Wide for Neon {
 
     #[inline(always)]
     fn transpose(self, steps: &[&[u8; STEP]; MOST], first: usize) -> [uint64x2_t; 8] {
-        let mut all = [self.splat(0); 8];
+        let mut all = [Wide::splat(self, 0); 8];
         for (place, two) in all.as_chunks_mut::<2>().0.iter_mut().enumerate() {
             // SAFETY: the target has NEON; each step has four vectors.
             unsafe {
@@ -155,7 +156,7 @@ impl Wide for Neon {
     #[inline(always)]
     fn multiply(self, one: uint64x2_t, other: uint64x2_t) -> uint64x2_t {
         // SAFETY: the target has NEON.
-        unsafe { vmull_u32(vmovn_u64(one), vmovn_u64(other)) }
+        unsafe { vmull_u32(low_halves(one), low_halves(other)) }
     }
 
     #[inline(always)]
@@ -187,4 +188,21 @@ impl Wide for Neon {
         // SAFETY: the target has NEON.
         unsafe { vbslq_u64(active, after, before) }
     }
+}
+
+/// The low halves, as `vmovn_u64` gives them, by an instruction that the compiler does not look into: a product of 32-bit numbers whose
+/// high halves it knows to be 0 is one of 64-bit numbers to it, which NEON lacks, and is computed lane by lane.
+#[inline(always)]
+fn low_halves(vector: uint64x2_t) -> uint32x2_t {
+    let halves: uint32x2_t;
+    // SAFETY: the target has NEON; only these registers are used.
+    unsafe {
+        asm!(
+            "xtn {halves:v}.2s, {vector:v}.2d",
+            halves = lateout(vreg) halves,
+            vector = in(vreg) vector,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    halves
 }
