@@ -67,6 +67,8 @@ enum PartName {
     Encryptor,
     /// Two of our encryptors in memory
     Memory,
+    /// Frames per CPU second of one encryptor under overload, NAPI deferred, and of ours without encryption
+    Overload,
 }
 
 impl From<PartName> for Part {
@@ -78,6 +80,7 @@ impl From<PartName> for Part {
             PartName::Traffic => Self::Traffic,
             PartName::Encryptor => Self::Encryptor,
             PartName::Memory => Self::Memory,
+            PartName::Overload => Self::Overload,
         }
     }
 }

@@ -14,7 +14,8 @@ use crate::rfc2544::wire::Opened;
 use crate::rfc2544::{Addresses, Esp, FrameSize, Plan, Protection, Protocol, Wire};
 use lab::strongswan::StrongSwan;
 use lab::{Lab, Process};
-use rustix::process::Signal;
+use port::xdp::Deferral;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -161,6 +162,24 @@ impl Device {
         self.processes.iter().for_each(|process| process.signal(Signal::STOP));
     }
 
+    /// Its processes.
+    pub fn processes(&self) -> Vec<Process> {
+        self.processes.clone()
+    }
+
+    /// Has the kernel defer NAPI of all ports of the device and of the tester, or not.
+    pub fn defer_napi(&self, is_deferred: bool) -> Outcome<()> {
+        for (namespace, interface) in [("tester", "t0"), ("tester", "t1"), ("device", "p0"), ("device", "u0")]
+        {
+            for (name, value) in Deferral::VALUES {
+                let value = if is_deferred { value } else { "0" };
+                let line = format!("echo {value} > /sys/class/net/{interface}/{name}");
+                self.lab.run(namespace, "sh", &["-c", &line])?;
+            }
+        }
+        Ok(())
+    }
+
     /// Lets its processes run.
     pub fn resume(&self) {
         self.processes.iter().for_each(|process| process.signal(Signal::CONT));
@@ -172,9 +191,24 @@ impl Device {
     }
 }
 
+/// Sends a signal to processes, of which some may have ended.
+pub(super) fn signal(processes: &[Process], signal: Signal) {
+    for process in processes.iter().filter_map(|process| Pid::from_raw(process.id() as i32)) {
+        let _ = kill_process(process, signal);
+    }
+}
+
+/// Processor time of the threads of these processes so far, in seconds, and exact. It has that of softirqs which ran while a thread was
+/// running.
+pub(super) fn exact_cpu_seconds(processes: &[Process]) -> Outcome<f64> {
+    let times = processes.iter().map(|process| Ok(process.cpu_of_threads()?.values().sum::<f64>()));
+    times.sum()
+}
+
 impl Drop for Device {
     fn drop(&mut self) {
-        self.resume();
+        // A stopped process would not end.
+        signal(&self.processes, Signal::CONT);
     }
 }
 
@@ -182,7 +216,7 @@ impl Drop for Device {
 fn connect(lab: &Lab, kind: Kind, setup: Setup) -> Outcome<()> {
     let [left, right] = if kind == Kind::StrongSwan { ["left", "right"] } else { ["device"; 2] };
     let links: &[[(&str, &str); 2]] = match setup {
-        Setup::One => &[[("tester", "t0"), (left, "p0")], [("tester", "t1"), (left, "u0")]],
+        Setup::One | Setup::Bypass => &[[("tester", "t0"), (left, "p0")], [("tester", "t1"), (left, "u0")]],
         Setup::Pair | Setup::Memory => &[
             [("tester", "t0"), (left, "p0")],
             [(left, "u0"), (right, "u1")],
@@ -226,7 +260,7 @@ fn command(
         command.env("RUNTIME_DIRECTORY", directory).env("XDG_RUNTIME_DIR", directory);
         command
     };
-    let interfaces: &[&str] = if setup == Setup::One { &["p0", "u0"] } else { &["p0", "u0", "u1", "p1"] };
+    let interfaces: &[&str] = if setup.is_single() { &["p0", "u0"] } else { &["p0", "u0", "u1", "p1"] };
     for (number, interface) in interfaces.iter().enumerate() {
         command.args(["--vdev", &format!("net_af_xdp{number},iface={interface}")]);
     }

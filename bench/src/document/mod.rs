@@ -11,12 +11,14 @@
 mod chart;
 mod device;
 mod memory;
+mod overload;
 mod protocol;
 mod report;
 mod secgw;
 mod text;
 
 pub use device::Kind;
+pub use overload::Window;
 pub use protocol::{Part, Setup, quick};
 pub use report::{Entry, Fixed, Report, Subject};
 
@@ -100,6 +102,7 @@ pub fn run(options: &Options) -> Outcome<Report> {
         bench.say(&format!("{}/{} {}", number + 1, steps.len(), step.name()));
         entries.extend(bench.step(step, number % 2 == 1)?);
     }
+    let overload = if options.parts.contains(&Part::Overload) { bench.overload()? } else { Vec::new() };
     let between = Host::Here.look().since(&before);
     let seconds = bench.begun.elapsed().as_secs_f64();
     Ok(Report {
@@ -113,6 +116,7 @@ pub fn run(options: &Options) -> Outcome<Report> {
         steal_percent: between.steal_ms / 10.0 / seconds / machine.cores as f64,
         seconds,
         entries,
+        overload,
         machine,
     })
 }
@@ -144,7 +148,10 @@ impl Bench<'_> {
         let options = self.options;
         let mut subjects =
             vec![Subject { name: Kind::Postern.name().to_owned(), told: told_of_ours(options) }];
-        let is_needed = |setup| steps.iter().any(|step| step.setup == setup);
+        let has_overload = options.parts.contains(&Part::Overload);
+        let is_needed = |setup: Setup| {
+            steps.iter().any(|step| step.setup == setup) || (has_overload && setup.is_single())
+        };
         let mut ipsec_secgw = None;
         for kind in [Kind::Postern].into_iter().chain(options.peers.iter().copied()) {
             let told = match kind {
@@ -193,9 +200,13 @@ impl Bench<'_> {
     ) -> Outcome<()> {
         let programs =
             Programs { postern: &self.options.program, ipsec_secgw, core: self.options.device_core };
-        for setup in [Setup::Pair, Setup::One] {
+        for setup in [Setup::Pair, Setup::One, Setup::Bypass] {
             // The keys of strongSwan's ESP are its own.
-            let is_possible = kind != Kind::StrongSwan || setup == Setup::Pair;
+            let is_possible = match kind {
+                Kind::Postern => true,
+                Kind::StrongSwan => setup == Setup::Pair,
+                Kind::IpsecSecgw => setup != Setup::Bypass,
+            };
             if is_needed(setup) && is_possible {
                 self.say(&format!("starting {}: {setup:?}", kind.name()));
                 self.devices.push(Device::start(kind, setup, &programs)?);

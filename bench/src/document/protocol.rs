@@ -19,12 +19,21 @@ pub enum Part {
     Encryptor,
     /// Two encryptors in memory, without the kernel.
     Memory,
+    /// Frames a CPU second of one encryptor that has more than it can carry, and without encryption.
+    Overload,
 }
 
 impl Part {
     /// All parts in order.
-    pub const ALL: [Self; 6] =
-        [Self::FrameSizes, Self::Bursts, Self::Directions, Self::Traffic, Self::Encryptor, Self::Memory];
+    pub const ALL: [Self; 7] = [
+        Self::FrameSizes,
+        Self::Bursts,
+        Self::Directions,
+        Self::Traffic,
+        Self::Encryptor,
+        Self::Memory,
+        Self::Overload,
+    ];
 }
 
 /// What is between the ports of the tester.
@@ -35,8 +44,17 @@ pub enum Setup {
     Pair,
     /// One encryptor.
     One,
+    /// One gateway whose policies let all packets pass in clear.
+    Bypass,
     /// Two encryptors in a thread of this process.
     Memory,
+}
+
+impl Setup {
+    /// Whether it is one gateway, with two ports.
+    pub(super) fn is_single(self) -> bool {
+        matches!(self, Self::One | Self::Bypass)
+    }
 }
 
 /// One step.
@@ -134,6 +152,8 @@ pub(super) fn steps(is_full: bool, sizes: &[FrameSize], parts: &[Part]) -> Vec<S
                 let of_size = |size| of(part, Setup::Memory, size);
                 steps.extend(some(&[small, FrameSize::Imix, large]).into_iter().map(of_size));
             }
+            // It has no search and no calibration.
+            Part::Overload => {}
         }
     }
     steps

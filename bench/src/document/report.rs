@@ -1,5 +1,6 @@
 //! The result: every step at every device, with every trial.
 
+use super::overload::Window;
 use super::protocol::{Part, Setup};
 use super::{chart, text};
 use crate::Outcome;
@@ -85,6 +86,9 @@ pub struct Report {
     pub seconds: f64,
     /// The results.
     pub entries: Vec<Entry>,
+    /// Those under overload.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub overload: Vec<Window>,
 }
 
 impl Report {
@@ -180,6 +184,7 @@ pub mod tests {
             steal_percent: 1.25,
             seconds: 480.0,
             entries,
+            overload: Vec::new(),
         }
     }
 

@@ -53,11 +53,14 @@ impl Keys {
         let mut text = String::new();
         for (spi, net) in [(5, "198.19.0.0/16"), (6, "198.18.0.0/16")] {
             for direction in ["out", "in"] {
-                let is_here = setup != Setup::One || (spi == 5) == (direction == "out");
+                let is_here = !setup.is_single() || (spi == 5) == (direction == "out");
                 if is_here {
+                    // The SAs stay: without one, `-u` is refused.
+                    let action =
+                        if setup == Setup::Bypass { "bypass".to_owned() } else { format!("protect {spi}") };
                     let _ = writeln!(
                         text,
-                        "sp ipv4 {direction} esp protect {spi} pri 1 dst {net} sport 0:65535 dport 0:65535"
+                        "sp ipv4 {direction} esp {action} pri 1 dst {net} sport 0:65535 dport 0:65535"
                     );
                 }
             }
@@ -67,7 +70,7 @@ impl Keys {
         for (spi, [source, destination]) in [(5, [LEFT, RIGHT]), (6, [RIGHT, LEFT])] {
             let key = self.0[spi - 5].map(|byte| format!("{byte:02x}")).join(":");
             for direction in ["out", "in"] {
-                let is_here = setup != Setup::One || (spi == 5) == (direction == "out");
+                let is_here = !setup.is_single() || (spi == 5) == (direction == "out");
                 if is_here {
                     let _ = writeln!(
                         text,
@@ -76,25 +79,32 @@ impl Keys {
                 }
             }
         }
-        let routes: &[(&str, u8)] = match setup {
-            Setup::One => &[("198.18.0.0/16", 0), ("172.16.2.0/24", 1)],
-            Setup::Pair | Setup::Memory => {
-                &[("198.18.0.0/16", 0), ("172.16.2.0/24", 1), ("172.16.1.0/24", 2), ("198.19.0.0/16", 3)]
-            }
-        };
-        let last = routes.len() - 1;
-        for &(net, port) in routes {
-            let tester = usize::from(usize::from(port) == last);
-            let mac = Addresses::mac(tester).map(|byte| format!("{byte:02x}")).join(":");
-            let _ = writeln!(text, "rt ipv4 dst {net} port {port}\nneigh port {port} {mac}");
-        }
-        text
+        text + &routes(setup)
     }
+}
+
+/// The routes, and the stations behind the ports.
+fn routes(setup: Setup) -> String {
+    let routes: &[(&str, u8)] = match setup {
+        Setup::One => &[("198.18.0.0/16", 0), ("172.16.2.0/24", 1)],
+        Setup::Bypass => &[("198.18.0.0/16", 0), ("198.19.0.0/16", 1)],
+        Setup::Pair | Setup::Memory => {
+            &[("198.18.0.0/16", 0), ("172.16.2.0/24", 1), ("172.16.1.0/24", 2), ("198.19.0.0/16", 3)]
+        }
+    };
+    let last = routes.len() - 1;
+    let mut text = String::new();
+    for &(net, port) in routes {
+        let tester = usize::from(usize::from(port) == last);
+        let mac = Addresses::mac(tester).map(|byte| format!("{byte:02x}")).join(":");
+        let _ = writeln!(text, "rt ipv4 dst {net} port {port}\nneigh port {port} {mac}");
+    }
+    text
 }
 
 /// The words behind `--`, without the file.
 pub(super) fn words(setup: Setup, core: usize) -> String {
-    let (ports, all, unprotected) = if setup == Setup::One { (2, "0x3", "0x2") } else { (4, "0xf", "0x6") };
+    let (ports, all, unprotected) = if setup.is_single() { (2, "0x3", "0x2") } else { (4, "0xf", "0x6") };
     let queues: Vec<String> = (0..ports).map(|port| format!("({port},0,{core})")).collect();
     // Outer headers of the longest frames, and no fragments.
     format!("-P -p {all} -u {unprotected} -w 64 --mtu 1600 --config {}", queues.join(","))
@@ -109,7 +119,7 @@ mod tests {
 
     #[test]
     fn files_and_words_of_every_setup_are_accepted() {
-        for (setup, ports) in [(Setup::One, 2), (Setup::Pair, 4)] {
+        for (setup, ports) in [(Setup::One, 2), (Setup::Pair, 4), (Setup::Bypass, 2)] {
             let file = Keys::random().expect("there are random bytes").file(setup);
             let vdevs: String = (0..ports).map(|it| format!("--vdev net_af_xdp{it},iface=e{it} ")).collect();
             let line = format!("-l 1 {vdevs}-- {} -f x", words(setup, 1));

@@ -40,6 +40,9 @@ pub(super) fn write(report: &Report) -> String {
             let _ = write!(text, "\n{title}\n{}", steps(&rows));
         }
     }
+    if !report.overload.is_empty() {
+        text += &super::overload::text(&report.overload);
+    }
     text + &notes(report)
 }
 
