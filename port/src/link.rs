@@ -95,6 +95,23 @@ pub(crate) fn set_hardware_address(name: &str, address: [u8; 6]) -> Result<(), E
     ask(&socket, name, libc::SIOCSIFHWADDR as _, |request| request.ifr_ifru.ifru_hwaddr = hardware).map(drop)
 }
 
+/// Gives the interface this MTU.
+pub(crate) fn set_mtu(name: &str, mtu: u16) -> Result<(), Errno> {
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    ask(&socket, name, libc::SIOCSIFMTU as _, |request| request.ifr_ifru.ifru_mtu = mtu.into()).map(drop)
+}
+
+/// The MTU of an interface.
+pub fn mtu(name: &str) -> Result<u32, LinkError> {
+    let mtu = || {
+        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        let request = ask(&socket, name, libc::SIOCGIFMTU as _, |_| ())?;
+        // SAFETY: the request has filled in the MTU.
+        Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
+    };
+    mtu().map_err(|error| LinkError::Step { interface: name.to_owned(), step: "its MTU", error })
+}
+
 /// The Ethernet address of an interface.
 pub fn hardware_address(name: &str) -> Result<[u8; 6], LinkError> {
     let address = || {

@@ -10,11 +10,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// The longest frame.
+/// The longest frame that is received, unless another is asked for.
 const LONGEST: usize = 2048;
 
 /// The receiving half.
-pub struct TapReceive(Arc<OwnedFd>);
+pub struct TapReceive {
+    fd: Arc<OwnedFd>,
+    longest: usize,
+}
 
 /// The sending half.
 pub struct TapTransmit {
@@ -25,23 +28,30 @@ pub struct TapTransmit {
 
 /// Opens the TAP interface `name`, which is made if there is none, and removed with the last half unless it is persistent.
 pub fn open(name: &str) -> Result<(TapReceive, TapTransmit), TunError> {
-    open_queue(name, false)
+    open_queue(name, false, LONGEST)
 }
 
-/// The same with so many queues, among which the kernel distributes flows.
-pub fn open_queues(name: &str, count: usize) -> Result<Vec<(TapReceive, TapTransmit)>, TunError> {
-    (0..count).map(|_| open_queue(name, count > 1)).collect()
+/// The same with so many queues, among which the kernel distributes flows, for frames of at least so many bytes.
+pub fn open_queues(
+    name: &str,
+    count: usize,
+    frame: usize,
+) -> Result<Vec<(TapReceive, TapTransmit)>, TunError> {
+    // A frame that fills the room may have been longer.
+    (0..count).map(|_| open_queue(name, count > 1, LONGEST.max(frame + 1))).collect()
 }
 
-fn open_queue(name: &str, has_several: bool) -> Result<(TapReceive, TapTransmit), TunError> {
+fn open_queue(name: &str, has_several: bool, longest: usize) -> Result<(TapReceive, TapTransmit), TunError> {
     let fd = Arc::new(open_tap(name, has_several)?);
-    Ok((TapReceive(Arc::clone(&fd)), TapTransmit { fd, refusal: None, refused: 0 }))
+    let receive = TapReceive { fd: Arc::clone(&fd), longest };
+    Ok((receive, TapTransmit { fd, refusal: None, refused: 0 }))
 }
 
-/// Sets the interface up, for a port whose program is the only one that knows of it; with an Ethernet address if one is given.
-pub fn set_up(name: &str, address: Option<[u8; 6]>) -> Result<(), TunError> {
-    let addressed = address.map_or(Ok(()), |address| crate::link::set_hardware_address(name, address));
-    addressed
+/// Sets the interface up, for a port whose program is the only one that knows of it; with an Ethernet address and an MTU if they are given.
+pub fn set_up(name: &str, address: Option<[u8; 6]>, mtu: Option<u16>) -> Result<(), TunError> {
+    address
+        .map_or(Ok(()), |address| crate::link::set_hardware_address(name, address))
+        .and_then(|()| mtu.map_or(Ok(()), |mtu| crate::link::set_mtu(name, mtu)))
         .and_then(|()| crate::link::set_up(name))
         .map_err(|error| TunError::Other(name.to_owned(), error))
 }
@@ -56,18 +66,18 @@ impl TapTransmit {
 
 impl Receive for TapReceive {
     fn receive(&mut self, batch: &mut Batch, drops: &DropCounters) -> io::Result<usize> {
-        let first = batch.len();
+        let (first, longest) = (batch.len(), self.longest);
         // Frames have room around them for tunnel headers and tags.
         const AROUND: usize = HEADROOM + TAILROOM;
-        while batch.free() >= Batch::footprint(LONGEST) {
-            let area = batch.take(AROUND + LONGEST).expect("there is room");
+        while batch.free() >= Batch::footprint(longest) {
+            let area = batch.take(AROUND + longest).expect("there is room");
             let start = area.start + HEADROOM;
-            let read = rustix::io::read(&*self.0, batch.area_mut(start..start + LONGEST));
+            let read = rustix::io::read(&*self.fd, batch.area_mut(start..start + longest));
             let used = read.as_ref().map_or(0, |length| AROUND + length);
             batch.give_back(&area, used);
             match read {
                 // What fills the area may have been longer.
-                Ok(LONGEST) => drops.count(DropReason::Truncated, 1),
+                Ok(length) if length == longest => drops.count(DropReason::Truncated, 1),
                 Ok(length) => batch.declare(start..start + length),
                 Err(Errno::INTR) => {}
                 // A TAP interface that is down has no frames.
@@ -80,11 +90,11 @@ impl Receive for TapReceive {
     }
 
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
-        wake.wait([Some(self.0.as_fd())]).map(drop)
+        wake.wait([Some(self.fd.as_fd())]).map(drop)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.as_fd())
+        Some(self.fd.as_fd())
     }
 }
 
@@ -134,7 +144,7 @@ mod tests {
         )
         .expect("there are descriptors left");
         let fd = Arc::new(ours);
-        let mut receive = TapReceive(Arc::clone(&fd));
+        let mut receive = TapReceive { fd: Arc::clone(&fd), longest: LONGEST };
         let mut transmit = TapTransmit { fd, refusal: None, refused: 0 };
         for length in [60, 1514, LONGEST] {
             rustix::io::write(&theirs, &vec![length as u8; length]).expect("it is taken");

@@ -43,6 +43,7 @@ mod restarts;
 mod rights;
 mod secgw;
 mod secgw_fragments;
+mod secgw_jumbo;
 mod shell;
 mod support;
 mod tester;

@@ -54,6 +54,9 @@ neigh port 0 02:00:00:00:00:01
 neigh port 1 02:00:00:00:00:ff
 ";
 
+/// Of the longest packet that the wire carries in a test.
+const LONGEST_FRAME: usize = 9014;
+
 /// The addresses of the hosts, left and right.
 pub const ADDRESSES: [(&str, &str); 4] = [
     ("192.168.1.2", "192.168.2.2"),
@@ -67,7 +70,7 @@ pub fn file(key: &str) -> String {
 }
 
 /// Makes a veth pair between two namespaces, up at both ends, with so many queues.
-fn connect(lab: &Lab, (a, from, b, to): (&str, &str, &str, &str), queues: usize) {
+pub fn connect(lab: &Lab, (a, from, b, to): (&str, &str, &str, &str), queues: usize) {
     let (namespace_a, namespace_b) = (lab.namespace(a), lab.namespace(b));
     let queues = format!("numrxqueues {queues} numtxqueues {queues}");
     let line = format!(
@@ -164,7 +167,7 @@ pub fn start_with(
     lab.start(&mut command).expect("it starts")
 }
 
-fn answers(lab: &Lab, to: &str) -> bool {
+pub fn answers(lab: &Lab, to: &str) -> bool {
     lab.run("host", "ping", &["-c", "1", "-W", "1", to]).is_ok()
 }
 
@@ -178,13 +181,14 @@ pub fn is_up(lab: &Lab, when: &str) {
 /// Reads the wire until it is told to stop; returns the frames with ESP in both families, and all others with IP.
 pub fn watch(stop: &AtomicBool, is_ready: &AtomicBool) -> ([usize; 2], Vec<Vec<u8>>) {
     // Each end sees what the encryptor at it sends.
-    let mut ends = ["w0", "w1"].map(|end| af_packet::open(end).expect("it can be opened").0);
+    let mut ends =
+        ["w0", "w1"].map(|end| af_packet::open_queues(end, 1, LONGEST_FRAME).expect("it can be opened"));
     is_ready.store(true, Ordering::Relaxed);
     let (mut batch, drops) = (Batch::new(256 * 1024), DropCounters::default());
     let (mut esp, mut others) = ([0, 0], Vec::new());
     while !stop.load(Ordering::Relaxed) {
         batch.clear();
-        for receive in &mut ends {
+        for receive in ends.iter_mut().flatten() {
             receive.receive(&mut batch, &drops).expect("the interface stays");
         }
         if batch.is_empty() {

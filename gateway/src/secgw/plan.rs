@@ -7,6 +7,9 @@ use config::secgw::settings::{Direction, Mode, Policy, Route, Sa, Settings};
 use config::secgw::{CommandLine, Device, Driver, Finding, Severity};
 use config::settings::ipsec::Peer;
 use crypto::choice::Subject;
+use packet::header::ethernet::EthernetHeader;
+use packet::header::ip::MAXIMUM;
+use port::xdp;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,8 +17,8 @@ use std::time::Duration;
 use tunnel::esp::{Layout, Transform};
 use tunnel::replay::LARGEST;
 
-/// The longest IP packet that every port carries in a frame: a chunk of AF_XDP less the room before it and the Ethernet header.
-const LONGEST_PACKET: u32 = 1792 - 14;
+/// The longest IP packet that a buffer of DPDK holds, with what drivers add to it.
+const LONGEST_OF_DPDK: usize = 1792 - EthernetHeader::LENGTH;
 
 /// The most packets of which fragments are kept.
 const MOST_REASSEMBLED: u32 = 65_536;
@@ -87,6 +90,11 @@ pub struct PortPlan {
 }
 
 impl PortPlan {
+    /// The length of the longest frame that leaves.
+    pub fn frame(&self) -> usize {
+        EthernetHeader::LENGTH + usize::from(self.mtu)
+    }
+
     /// Whether frames are received from it.
     pub fn is_received(&self) -> bool {
         !self.queues.receivers.is_empty()
@@ -171,10 +179,23 @@ fn words(command_line: &CommandLine, refused: &mut Vec<Finding>) {
         let text = format!("--reassemble {} is more than is served", application.reassembly_entries);
         not_yet(text, &format!("write --reassemble with a number of packets up to {MOST_REASSEMBLED}"));
     }
-    if application.mtu > LONGEST_PACKET {
-        let text = format!("--mtu {} is not served yet", application.mtu);
-        not_yet(text, &format!("ports carry packets of at most {LONGEST_PACKET} bytes"));
+}
+
+/// Why the frames of a device do not hold packets of so many bytes, and what to do.
+fn holds(device: &Device, mtu: u32) -> Result<(), (String, String)> {
+    let (most, reason) = match device.driver {
+        Driver::AfXdp => (xdp::LONGEST - EthernetHeader::LENGTH, "AF_XDP has a frame in one page of memory"),
+        Driver::Dpdk => (LONGEST_OF_DPDK, "a buffer of DPDK holds one frame"),
+        _ => (MAXIMUM - EthernetHeader::LENGTH, "no interface has a longer MTU"),
+    };
+    if mtu as usize <= most {
+        return Ok(());
     }
+    let other = if device.driver == Driver::AfXdp { ", or use net_af_packet for the port" } else { "" };
+    Err((
+        format!("--mtu {mtu}: {} carries packets of at most {most} bytes: {reason}", device.name),
+        format!("write --mtu {most} or less{other}"),
+    ))
 }
 
 /// Why an SA is not served, and what to do.
@@ -225,6 +246,9 @@ fn ports(
             refused.push(refuse(None, text, fix));
             Queues::default()
         });
+        if let Err((text, fix)) = holds(device, application.mtu) {
+            refused.push(refuse(None, text, fix));
+        }
         match interface(device).and_then(|name| Ok((name, address?))) {
             Err((text, fix)) => refused.push(refuse(None, text, fix)),
             Ok((interface, address)) => {

@@ -6,7 +6,7 @@ use super::plan::PortPlan;
 use ::dpdk::DeviceError;
 use ::dpdk::port::LinkState;
 use config::secgw::Driver;
-use port::link::{Channels, LinkError, hardware_address};
+use port::link::{self, Channels, LinkError, hardware_address};
 use port::tun::TunError;
 use port::xdp::{self, QUEUES, Take, XdpOptions, XdpTransmit};
 use port::{Receive, Transmit, af_packet, tap};
@@ -43,7 +43,25 @@ pub enum PortError {
         /// The words that set it so.
         words: String,
     },
+    /// An interface whose MTU is shorter than `--mtu`.
+    #[error(
+        "port {number}: {interface} has an MTU of {mtu}, and packets are up to {wanted} bytes long\n  \
+         fix: ip link set dev {interface} mtu {wanted}"
+    )]
+    Mtu {
+        /// The port.
+        number: u16,
+        /// Its interface.
+        interface: String,
+        /// The MTU that it has.
+        mtu: u32,
+        /// The MTU that it should have.
+        wanted: u16,
+    },
 }
+
+/// The MTU of all interfaces of Ethernet, unless another is set.
+const USUAL_MTU: u16 = 1500;
 
 /// An open port, as one worker has it.
 pub struct FramePort {
@@ -106,6 +124,7 @@ pub fn open_all(plans: &[PortPlan], workers: usize) -> Result<Vec<Vec<FramePort>
 pub fn open(plan: &PortPlan, workers: usize) -> Result<Vec<FramePort>, PortError> {
     let (number, name) = (plan.number, plan.interface.as_str());
     let link = |error| PortError::Link(number, error);
+    check_mtu(plan)?;
     let (queues, transmits) = match plan.driver {
         Driver::AfXdp => open_xdp(plan, workers)?,
         Driver::Tap => open_tap(plan, workers).map_err(|error| PortError::Tap(number, error))?,
@@ -153,6 +172,19 @@ fn of_workers(plan: &PortPlan, workers: usize, opened: Opened) -> Vec<FramePort>
     ports
 }
 
+/// With the usual MTU nobody has asked for one. TAP interfaces and ports of DPDK get it when they are opened.
+fn check_mtu(plan: &PortPlan) -> Result<(), PortError> {
+    if plan.mtu <= USUAL_MTU || matches!(plan.driver, Driver::Tap | Driver::Dpdk) {
+        return Ok(());
+    }
+    let PortPlan { number, mtu: wanted, .. } = *plan;
+    let mtu = link::mtu(&plan.interface).map_err(|error| PortError::Link(number, error))?;
+    if mtu >= u32::from(wanted) {
+        return Ok(());
+    }
+    Err(PortError::Mtu { number, interface: plan.interface.clone(), mtu, wanted })
+}
+
 /// The queues of a port, and a sending half for each worker.
 type Halves = (Vec<Queue>, Vec<Box<dyn Transmit>>);
 
@@ -162,7 +194,9 @@ fn open_xdp(plan: &PortPlan, workers: usize) -> Result<Halves, PortError> {
     let first = plan.queues.first;
     // Without words about queues, all those of the interface are of the port.
     let most_queues = if plan.queues.is_chosen { wanted.max(1) as u32 } else { QUEUES };
-    let options = XdpOptions { take: Take::Ip, first_queue: first, most_queues, ..XdpOptions::default() };
+    let usual = XdpOptions::default();
+    let frame = plan.frame().max(usual.frame);
+    let options = XdpOptions { take: Take::Ip, first_queue: first, most_queues, frame, ..usual };
     let link = |error| PortError::Link(number, error);
     let opened = xdp::open(name, options).map_err(link)?;
     let channels = Channels::of(name);
@@ -202,8 +236,8 @@ fn open_xdp(plan: &PortPlan, workers: usize) -> Result<Halves, PortError> {
 
 /// All workers send by all queues: the kernel takes frames of one queue from any thread.
 fn open_tap(plan: &PortPlan, workers: usize) -> Result<Halves, TunError> {
-    let opened = tap::open_queues(&plan.interface, plan.queues.receivers.len().max(1))?;
-    tap::set_up(&plan.interface, plan.address)?;
+    let opened = tap::open_queues(&plan.interface, plan.queues.receivers.len().max(1), plan.frame())?;
+    tap::set_up(&plan.interface, plan.address, Some(plan.mtu).filter(|&mtu| mtu > USUAL_MTU))?;
     let transmits = (0..workers).map(|worker| -> Box<dyn Transmit> {
         let own = (0..opened.len()).find(|&queue| plan.queues.receiver(queue, workers) == worker);
         Box::new(opened[own.unwrap_or(worker % opened.len())].1.another())
@@ -213,7 +247,7 @@ fn open_tap(plan: &PortPlan, workers: usize) -> Result<Halves, TunError> {
 }
 
 fn open_packet(plan: &PortPlan, workers: usize) -> Result<Halves, LinkError> {
-    let queues = af_packet::open_queues(&plan.interface, plan.queues.receivers.len().max(1))?;
+    let queues = af_packet::open_queues(&plan.interface, plan.queues.receivers.len().max(1), plan.frame())?;
     let transmits = (0..workers).map(|_| -> Result<Box<dyn Transmit>, LinkError> {
         Ok(Box::new(af_packet::open_transmit(&plan.interface)?))
     });

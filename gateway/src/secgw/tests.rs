@@ -288,7 +288,12 @@ fn what_is_not_served_yet_is_refused_with_a_sentence() {
     }
     for (from, to, said) in [
         ("-w 64", "-l --reassemble 70000", "--reassemble 70000"),
-        ("-w 64", "--mtu 1900", "--mtu 1900"),
+        (
+            "net_tap0 --vdev net_tap1 --",
+            "net_tap0 --vdev net_af_xdp1,iface=x -- --mtu 3827",
+            "at most 3826 bytes",
+        ),
+        ("-w 64", "--mtu 65522", "at most 65521 bytes"),
         ("(1,0,0)", "(1,0,0),(1,0,1)", "queue 0 of port 1 to lcores 0 and 1"),
         ("(1,0,0)", "(1,1,0)", "names queue 1 of port 1, and not its queue 0"),
         ("net_tap1", "net_tap1,qpairs=2", "qpairs=2 is not served"),

@@ -35,16 +35,17 @@ pub struct PacketTransmit {
 /// Opens an interface; needs CAP_NET_RAW.
 pub fn open(name: &str) -> Result<(PacketReceive, PacketTransmit), LinkError> {
     let link = Link::find(name)?;
-    Ok((open_receive(&link)?, open_transmit(name)?))
+    Ok((open_receive(&link, 0)?, open_transmit(name)?))
 }
 
-/// Opens so many receiving halves of an interface: each frame comes to one of them, and all frames of a flow to the same one.
-pub fn open_queues(name: &str, count: usize) -> Result<Vec<PacketReceive>, LinkError> {
+/// Opens so many receiving halves of an interface, for frames of at least so many bytes: each frame comes to one of them, and all frames of a
+/// flow to the same one.
+pub fn open_queues(name: &str, count: usize, frame: usize) -> Result<Vec<PacketReceive>, LinkError> {
     let link = Link::find(name)?;
     let mut queues = Vec::new();
     let mut group = None;
     for _ in 0..count {
-        let mut queue = open_receive(&link)?;
+        let mut queue = open_receive(&link, frame)?;
         if count > 1 {
             let joined = fanout::join(queue.ring.socket(), group);
             group = Some(joined.map_err(|error| link.step("PACKET_FANOUT", error))?);
@@ -66,12 +67,12 @@ pub fn open_transmit(name: &str) -> Result<PacketTransmit, LinkError> {
     Ok(PacketTransmit { socket, refusal: None, refused: 0 })
 }
 
-fn open_receive(link: &Link) -> Result<PacketReceive, LinkError> {
+fn open_receive(link: &Link, frame: usize) -> Result<PacketReceive, LinkError> {
     let socket = open_socket(link)?;
     // Before bind(2), so that no frame of ours is received.
     set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32)
         .map_err(|error| link.step("PACKET_IGNORE_OUTGOING", error))?;
-    let ring = Ring::map(socket).map_err(|error| link.step("receive ring", error))?;
+    let ring = Ring::map(socket, frame).map_err(|error| link.step("receive ring", error))?;
     bind(ring.socket(), link.index).map_err(|error| link.step("bind", error))?;
     make_promiscuous(ring.socket().as_fd(), link.index)
         .map_err(|error| link.step("promiscuous mode", error))?;

@@ -9,12 +9,15 @@ use std::ffi::c_void;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Bytes of a slot: header and frame. Longer frames are truncated.
+/// Bytes of a slot, usually: header and frame. Longer frames are truncated.
 const SLOT: usize = 2048;
-/// Bytes that the kernel allocates at once.
+/// Room for the header of a slot, its address and gaps, and a VLAN tag.
+const HEADER: usize = 128;
+/// Bytes that the kernel allocates at once: the largest slot.
 const BLOCK: usize = 128 * 1024;
-/// Slots.
-const SLOTS: usize = 4096;
+/// Bytes of all slots, usually, and the least number of them.
+const RING: usize = 8 << 20;
+const LEAST_SLOTS: usize = 512;
 /// linux/if_packet.h; libc has it as an enumeration.
 const TPACKET_V2: i32 = 1;
 
@@ -23,6 +26,9 @@ pub(super) struct Ring {
     socket: OwnedFd,
     start: *mut c_void,
     next: usize,
+    /// Bytes of a slot, and slots: powers of two.
+    slot: usize,
+    slots: usize,
 }
 
 // SAFETY: the mapping belongs to the ring alone, and moves with it.
@@ -41,20 +47,22 @@ pub(super) struct Frame<'a> {
 }
 
 impl Ring {
-    /// Maps the ring of a packet socket that is not bound yet.
-    pub(super) fn map(socket: OwnedFd) -> Result<Self, Errno> {
+    /// Maps the ring of a packet socket that is not bound yet, for frames of so many bytes.
+    pub(super) fn map(socket: OwnedFd, frame: usize) -> Result<Self, Errno> {
+        let slot = (HEADER + frame).next_power_of_two().clamp(SLOT, BLOCK);
+        let slots = (RING / slot).max(LEAST_SLOTS);
         set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_VERSION, &TPACKET_V2)?;
         let request = libc::tpacket_req {
             tp_block_size: BLOCK as libc::c_uint,
-            tp_block_nr: (SLOT * SLOTS / BLOCK) as libc::c_uint,
-            tp_frame_size: SLOT as libc::c_uint,
-            tp_frame_nr: SLOTS as libc::c_uint,
+            tp_block_nr: (slot * slots / BLOCK) as libc::c_uint,
+            tp_frame_size: slot as libc::c_uint,
+            tp_frame_nr: slots as libc::c_uint,
         };
         set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: a new mapping of the socket's ring, at an address that the kernel chooses.
-        let start = unsafe { mmap(std::ptr::null_mut(), SLOT * SLOTS, access, flags, &socket, 0) }?;
-        Ok(Self { socket, start, next: 0 })
+        let start = unsafe { mmap(std::ptr::null_mut(), slot * slots, access, flags, &socket, 0) }?;
+        Ok(Self { socket, start, next: 0, slot, slots })
     }
 
     pub(super) fn socket(&self) -> &OwnedFd {
@@ -63,7 +71,7 @@ impl Ring {
 
     fn slot(&self) -> *mut c_void {
         // SAFETY: `next` is less than the number of slots, so the slot is in the mapping.
-        unsafe { self.start.byte_add(self.next * SLOT) }
+        unsafe { self.start.byte_add(self.next * self.slot) }
     }
 
     /// The state at the start of a slot: who owns it.
@@ -82,7 +90,7 @@ impl Ring {
         // SAFETY: the slot is ours until it is given back, and its header is written.
         let header = unsafe { &*self.slot().cast::<libc::tpacket2_hdr>() };
         let (offset, length) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
-        let is_truncated = header.tp_snaplen < header.tp_len || offset + length > SLOT || length < 14;
+        let is_truncated = header.tp_snaplen < header.tp_len || offset + length > self.slot || length < 14;
         let length = if is_truncated { 0 } else { length };
         // SAFETY: the bytes are in the slot, as was checked, which is ours until it is given back.
         let bytes = unsafe { std::slice::from_raw_parts(self.slot().byte_add(offset).cast(), length) };
@@ -101,14 +109,14 @@ impl Ring {
     #[inline]
     pub(super) fn give_back(&mut self) {
         self.state().store(libc::TP_STATUS_KERNEL, Ordering::Release);
-        self.next = (self.next + 1) % SLOTS;
+        self.next = (self.next + 1) & (self.slots - 1);
     }
 }
 
 impl Ring {
     /// Gives all frames that have arrived back unread.
     pub(super) fn empty(&mut self) {
-        for _ in 0..SLOTS {
+        for _ in 0..self.slots {
             if self.next().is_none() {
                 return;
             }
@@ -120,7 +128,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: the mapping is the ring's own, and nothing borrows from it any more.
-        let _ = unsafe { munmap(self.start, SLOT * SLOTS) };
+        let _ = unsafe { munmap(self.start, self.slot * self.slots) };
     }
 }
 

@@ -32,7 +32,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use umem::{CHUNK, LONGEST, Umem};
+use umem::Umem;
 
 /// Frames in each ring, and chunks of each half.
 const RING: u32 = 2048;
@@ -40,6 +40,8 @@ const RING: u32 = 2048;
 const MAX_TX_SKB_BUDGET: libc::c_int = 9;
 /// A queue whose socket was just closed is busy for some tens of milliseconds: its release is deferred.
 const BUSY: Duration = Duration::from_secs(1);
+/// The longest frame that a port can be opened for.
+pub const LONGEST: usize = umem::LONGEST;
 /// Calls without progress after which a full link keeps its frames until the next transmit.
 const STUCK: u32 = 64;
 
@@ -56,6 +58,8 @@ pub struct XdpOptions {
     pub first_queue: u32,
     /// How many are opened at most.
     pub most_queues: u32,
+    /// The longest frame, up to [`LONGEST`].
+    pub frame: usize,
 }
 
 impl Default for XdpOptions {
@@ -66,6 +70,7 @@ impl Default for XdpOptions {
             complete_checksums: true,
             first_queue: 0,
             most_queues: QUEUES,
+            frame: umem::USUAL,
         }
     }
 }
@@ -142,9 +147,9 @@ fn open_queue(
 ) -> Result<(XdpReceive, XdpTransmit), Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)?;
-    let umem = Umem::new(2 * RING as usize)?;
+    let umem = Umem::new(2 * RING as usize, options.frame)?;
     let (addr, len) = umem.place();
-    let (chunk_size, flags) = (CHUNK as u32, XdpUmemRegFlags::empty());
+    let (chunk_size, flags) = (umem.chunk() as u32, XdpUmemRegFlags::empty());
     sockopt::set_xdp_umem_reg(
         &fd,
         XdpUmemReg { addr, len, chunk_size, headroom: 0, flags, tx_metadata_len: 0 },
@@ -160,7 +165,8 @@ fn open_queue(
     let mut fill = Producer::map(fd.as_fd(), XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, RING)?;
     let outgoing = Producer::map(fd.as_fd(), XDP_PGOFF_TX_RING, &offsets.tx, RING)?;
     let completed = Consumer::map(fd.as_fd(), XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, RING)?;
-    let chunk = |index: u32| u64::from(index) * CHUNK as u64;
+    let bytes = umem.chunk() as u64;
+    let chunk = |index: u32| u64::from(index) * bytes;
     for index in 0..RING {
         fill.put(chunk(index));
     }
@@ -207,7 +213,7 @@ impl Receive for XdpReceive {
             packet.copy_from_slice(unsafe { self.socket.umem.read(addr, len) });
             self.frames.advance();
             // There are as many places as chunks of this half.
-            self.fill.put(addr & !(CHUNK as u64 - 1));
+            self.fill.put(self.socket.umem.chunk_of(addr));
             if self.complete_checksums && crate::partial_checksum::complete(batch.packet_mut(index)) {
                 self.completed += 1;
             }
@@ -275,7 +281,7 @@ impl Transmit for XdpTransmit {
             if frame.is_empty() {
                 continue;
             }
-            if frame.len() > LONGEST {
+            if frame.len() > self.socket.umem.longest() {
                 long += 1;
                 batch.discard(index);
                 continue;
