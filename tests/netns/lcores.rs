@@ -1,6 +1,6 @@
 //! `postern secgw` with two lcores: two queues of each port, and one queue of each port for another lcore.
 
-use crate::secgw::{ADDRESSES, Ends, ask, file, is_up, scene, start_on};
+use crate::secgw::{ADDRESSES, Ends, answers, ask, connect, file, is_up, scene, start_on};
 use crate::support::{PATIENCE, postern};
 use lab::{Lab, Process, wait_until};
 use packet::header::esp::ESP;
@@ -187,6 +187,42 @@ fn two_lcores_with_two_queues_carry_many_flows_without_loss_and_no_number_twice(
         let refused = lab.run("left", &program, &words).expect_err("it does not start").to_string();
         assert!(refused.contains(said), "{refused}");
     }
+}
+
+#[test]
+fn a_port_of_two_lcores_is_opened_again_with_the_queues_of_both() {
+    let Some(mut lab) = scene(2) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("both.cfg");
+    std::fs::write(&path, file(&vec!["a1"; 20].join(":"))).expect("it can be written");
+    let queues = "(0,0,0),(0,1,1),(1,0,1),(1,1,0)";
+    let left = ["net_af_packet0,iface=p0,qpairs=2", "net_af_xdp1,iface=u0"];
+    let right = ["net_tap0,iface=dtap0", "net_af_packet0,iface=u0,qpairs=2"];
+    let left = start_on(&mut lab, "left", &path, &left, queues);
+    let right = start_on(&mut lab, "right", &path, &right, queues);
+    is_up(&lab, "at the start");
+    for (namespace, wire) in [("left", "w0"), ("right", "w1")] {
+        lab.ip(namespace, "link delete u0").expect("it is there");
+        assert!(!answers(&lab, "192.168.2.2"), "{namespace} has no such port");
+        connect(&lab, (namespace, "u0", "wire", wire), 2);
+        lab.ip("wire", &format!("link set {wire} master br0")).expect("it is there");
+        is_up(&lab, "after its interface was made again");
+    }
+    let received = || -> Vec<u64> {
+        let (shown, _) = ask(&path, &["show", "secgw", "--json"]);
+        let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+        let lcores = shown[0]["lcores"].as_array().expect("a list");
+        lcores.iter().map(|lcore| lcore["received"].as_u64().expect("a count")).collect()
+    };
+    let before = received();
+    let (numbers, clear) = carry(&lab);
+    assert!(clear.is_empty(), "{clear:02x?}");
+    assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), numbers.len(), "no SA uses a number twice");
+    for (before, after) in before.iter().zip(received()) {
+        assert!(after > before + 100, "the kernel spreads flows: {before}, {after}");
+    }
+    lab.kill(left, Signal::INT);
+    lab.kill(right, Signal::TERM);
 }
 
 #[test]
