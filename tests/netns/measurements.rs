@@ -151,7 +151,9 @@ fn ciphers_and_the_choice_between_engines_are_measured() {
     let Some(report) = measured(words) else { return };
     let rows = report["rows"].as_array().expect("a list");
     let has = |engine: &str| rows.iter().any(|row| row["engine"] == engine && row["name"] == "aes-128-gcm");
-    for engine in report["engines"].as_array().expect("a list") {
+    // The engine multi-buffer has ChaCha20-Poly1305 only.
+    let all = report["engines"].as_array().expect("a list").iter().filter(|it| it["name"] != "multi-buffer");
+    for engine in all {
         assert!(has(engine["name"].as_str().expect("a name")), "{report:#}");
     }
     let words = "bench choice --cipher aes-128-gcm --seconds 0.0005";

@@ -4,6 +4,7 @@
 //! sum. The rest of a packet, its padding and its lengths are put together in a small buffer.
 
 use arrayvec::ArrayVec;
+use zeroize::Zeroize;
 
 /// Bytes of a tag, and of the blocks of a message.
 pub(super) const TAG: usize = 16;
@@ -85,6 +86,7 @@ fn tags_of_group<L: Lanes>(lanes: L, messages: &[Message<'_>], group: &[u8], tag
         r[1][lane] = high & 0x0fff_fffc_0fff_fffc;
     }
     let mut sums = lanes.begin([lanes.load(&r[0]), lanes.load(&r[1])]);
+    r.as_flattened_mut().zeroize();
     take_aad(lanes, &mut sums, &members, group.len());
     take_steps(lanes, &mut sums, &members, group.len());
     take_ends(lanes, &mut sums, &members, group.len());
