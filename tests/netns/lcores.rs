@@ -196,8 +196,8 @@ fn a_port_of_two_lcores_is_opened_again_with_the_queues_of_both() {
     let path = folder.path().join("both.cfg");
     std::fs::write(&path, file(&vec!["a1"; 20].join(":"))).expect("it can be written");
     let queues = "(0,0,0),(0,1,1),(1,0,1),(1,1,0)";
-    let left = ["net_af_packet0,iface=p0,qpairs=2", "net_af_xdp1,iface=u0"];
-    let right = ["net_tap0,iface=dtap0", "net_af_packet0,iface=u0,qpairs=2"];
+    let left = ["--vdev", "net_af_packet0,iface=p0,qpairs=2", "--vdev", "net_af_xdp1,iface=u0"];
+    let right = ["--vdev", "net_tap0,iface=dtap0", "--vdev", "net_af_packet0,iface=u0,qpairs=2"];
     let left = start_on(&mut lab, "left", &path, &left, queues);
     let right = start_on(&mut lab, "right", &path, &right, queues);
     is_up(&lab, "at the start");

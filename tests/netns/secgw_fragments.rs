@@ -7,10 +7,10 @@ use rustix::process::Signal;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One pair of hosts in a tunnel over IPv4, one in a tunnel over IPv6: each SA is for packets of one family.
-const PAIRS: [&str; 2] = ["192.168.2.2", "fd04::2"];
+pub const PAIRS: [&str; 2] = ["192.168.2.2", "fd04::2"];
 
-/// The file with the policies that `--reassemble` takes, as it implies `-l`.
-fn of_one_family() -> String {
+/// The file with the policies that `--reassemble` and a long `--mtu` take, as they imply `-l`.
+pub fn of_one_family() -> String {
     let file = file(&vec!["a1"; 20].join(":"));
     let goes = |line: &&str| {
         let of = |family, spis: [&str; 2]| {
