@@ -186,7 +186,10 @@ pub fn watch(stop: &AtomicBool, is_ready: &AtomicBool) -> ([usize; 2], Vec<Vec<u
     is_ready.store(true, Ordering::Relaxed);
     let (mut batch, drops) = (Batch::new(256 * 1024), DropCounters::default());
     let (mut esp, mut others) = ([0, 0], Vec::new());
-    while !stop.load(Ordering::Relaxed) {
+    let mut is_over = false;
+    while !is_over {
+        // What has arrived before the end is read too.
+        is_over = stop.load(Ordering::Relaxed);
         batch.clear();
         for receive in ends.iter_mut().flatten() {
             receive.receive(&mut batch, &drops).expect("the interface stays");
