@@ -1,8 +1,7 @@
 //! Crypto devices of DPDK: its software drivers (`crypto_aesni_gcm`, `crypto_aesni_mb`, `crypto_openssl`), and cards such as Intel's QAT.
 //!
 //! Each driver is an engine, as each has a speed of its own. A key is in one device, with a session for each direction and each length of
-//! additional data and of tags; the keys of a driver are spread over its devices. Packets are copied to and from memory of DPDK, so all jobs
-//! of a failed burst are unchanged.
+//! additional data and of tags; the keys of a driver are spread over its devices. Packets are copied to and from memory of DPDK.
 //!
 //! What a device does not have is done by AWS-LC: short tags with some drivers, many lengths of additional data (as AES-GMAC has), and empty
 //! packets.
@@ -219,11 +218,11 @@ fn shape(seals: bool, job: &Job<'_>) -> Shape {
 
 impl DpdkKey {
     fn run(&self, seals: bool, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
-        let Some(first) = jobs.first().map(|job| shape(seals, job)) else { return Ok(()) };
-        if jobs.len() <= BURST && jobs.iter().all(|job| shape(seals, job) == first) {
-            return self.run_one(first, jobs);
+        for alike in jobs.chunk_by_mut(|one, other| shape(seals, one) == shape(seals, other)) {
+            let shape = shape(seals, &alike[0]);
+            alike.chunks_mut(BURST).try_for_each(|jobs| self.run_one(shape, jobs))?;
         }
-        self.run_copies(seals, jobs)
+        Ok(())
     }
 
     /// Jobs of one shape, as many as a device takes at once.
@@ -234,28 +233,6 @@ impl DpdkKey {
             Err(KeyError::Unsupported) => self.software.open(jobs),
             Err(KeyError::Failed) => Err(EngineFailure),
         }
-    }
-
-    /// Jobs of several shapes, or more of them, in copies: if a later call fails, the jobs of an earlier one must be unchanged too.
-    fn run_copies(&self, seals: bool, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
-        let mut copies: Vec<[Vec<u8>; 2]> =
-            jobs.iter().map(|job| [job.text.to_vec(), job.tag.to_vec()]).collect();
-        let mut views: Vec<Job<'_>> = jobs
-            .iter()
-            .zip(&mut copies)
-            .map(|(&Job { nonce, aad, .. }, [text, tag])| Job { nonce, aad, text, tag, authentic: false })
-            .collect();
-        for alike in views.chunk_by_mut(|one, other| shape(seals, one) == shape(seals, other)) {
-            let shape = shape(seals, &alike[0]);
-            alike.chunks_mut(BURST).try_for_each(|jobs| self.run_one(shape, jobs))?;
-        }
-        let verdicts: Vec<bool> = views.iter().map(|job| job.authentic).collect();
-        for ((job, [text, tag]), authentic) in jobs.iter_mut().zip(&copies).zip(verdicts) {
-            job.text.copy_from_slice(text);
-            job.tag.copy_from_slice(tag);
-            job.authentic = authentic;
-        }
-        Ok(())
     }
 }
 
@@ -291,6 +268,11 @@ impl Key for DpdkKey {
     fn open(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
         self.run(false, jobs)
     }
+
+    /// The first chunks of a burst stay done when a later one fails. The guard has copies of all.
+    fn restores(&self) -> bool {
+        false
+    }
 }
 
 /// The keys of a cipher and a MAC.
@@ -303,32 +285,7 @@ struct DpdkPairKey {
 
 impl DpdkPairKey {
     fn run(&self, seals: bool, jobs: &mut [PairJob<'_>]) -> Result<(), EngineFailure> {
-        if jobs.len() <= BURST {
-            return self.run_one(seals, jobs);
-        }
-        // As in `run_copies`.
-        let mut copies: Vec<[Vec<u8>; 2]> =
-            jobs.iter().map(|job| [job.packet.to_vec(), job.tag.to_vec()]).collect();
-        let mut views: Vec<PairJob<'_>> = jobs
-            .iter()
-            .zip(&mut copies)
-            .map(|(&PairJob { iv, text, suffix, .. }, [packet, tag])| PairJob {
-                iv,
-                packet,
-                text,
-                suffix,
-                tag,
-                authentic: false,
-            })
-            .collect();
-        views.chunks_mut(BURST).try_for_each(|jobs| self.run_one(seals, jobs))?;
-        let verdicts: Vec<bool> = views.iter().map(|job| job.authentic).collect();
-        for ((job, [packet, tag]), authentic) in jobs.iter_mut().zip(&copies).zip(verdicts) {
-            job.packet.copy_from_slice(packet);
-            job.tag.copy_from_slice(tag);
-            job.authentic = authentic;
-        }
-        Ok(())
+        jobs.chunks_mut(BURST).try_for_each(|jobs| self.run_one(seals, jobs))
     }
 
     fn run_one(&self, seals: bool, jobs: &mut [PairJob<'_>]) -> Result<(), EngineFailure> {
@@ -352,5 +309,10 @@ impl PairKey for DpdkPairKey {
 
     fn open(&self, jobs: &mut [PairJob<'_>]) -> Result<(), EngineFailure> {
         self.run(false, jobs)
+    }
+
+    /// The first chunks of a burst stay done when a later one fails. The guard has copies of all.
+    fn restores(&self) -> bool {
+        false
     }
 }
