@@ -55,14 +55,8 @@ impl Order {
             };
             header.as_bytes().to_vec()
         } else {
-            let header = Ipv6Header {
-                version_class_flow: 0x6000_0000.into(),
-                payload_length: (8 + self.length as u16).into(),
-                next_header: 44,
-                hop_limit: 9,
-                source: [1; 16],
-                destination: [2; 16],
-            };
+            let header =
+                Ipv6Header { hop_limit: 9, ..Ipv6Header::new(44, [1; 16], [2; 16], 8 + self.length as u16) };
             let field = place << 3 | u16::from(!self.is_last);
             [header.as_bytes(), &[UDP, 0], &field.to_be_bytes(), &[0, 0, 0, self.packet]].concat()
         };

@@ -93,14 +93,7 @@ fn datagram_header(endpoint: &Endpoint, inbound: bool, length: usize) -> Vec<u8>
                 IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
                 IpAddr::V6(address) => address.octets(),
             };
-            let header = Ipv6Header {
-                version_class_flow: 0x6000_0000.into(),
-                payload_length: (udp_length as u16).into(),
-                next_header: UDP,
-                hop_limit: 64,
-                source: octets(source),
-                destination: octets(destination),
-            };
+            let header = Ipv6Header::new(UDP, octets(source), octets(destination), udp_length as u16);
             header.as_bytes().to_vec()
         }
     };

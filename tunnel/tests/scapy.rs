@@ -140,14 +140,7 @@ fn v4(payload: usize) -> Vec<u8> {
 
 /// The same over IPv6, with a protocol whose payload is not parsed.
 fn v6(payload: usize) -> Vec<u8> {
-    let header = Ipv6Header {
-        version_class_flow: 0x6000_0000.into(),
-        payload_length: (payload as u16).into(),
-        next_header: 253,
-        hop_limit: 64,
-        source: [0xfd; 16],
-        destination: [0xfe; 16],
-    };
+    let header = Ipv6Header::new(253, [0xfd; 16], [0xfe; 16], payload as u16);
     [header.as_bytes(), &vec![0x5a; payload]].concat()
 }
 

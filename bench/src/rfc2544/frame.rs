@@ -241,16 +241,9 @@ fn ip_header(protocol: Protocol, family: Family, total: usize) -> Vec<u8> {
         }
         .as_bytes()
         .to_vec(),
-        Family::V6 => Ipv6Header {
-            version_class_flow: 0x6000_0000.into(),
-            payload_length: ((total - Ipv6Header::LENGTH) as u16).into(),
-            next_header: number,
-            hop_limit: 64,
-            source: [0; 16],
-            destination: [0; 16],
+        Family::V6 => {
+            Ipv6Header::new(number, [0; 16], [0; 16], (total - Ipv6Header::LENGTH) as u16).as_bytes().to_vec()
         }
-        .as_bytes()
-        .to_vec(),
     }
 }
 

@@ -11,8 +11,6 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// Bytes that a batch must have in front of a frame, beside its own headroom, for the longest headers.
 pub const ROOM: usize = 32;
-/// TTL and hop limit.
-const TTL: u8 = 64;
 
 /// The addresses of an outer header, both of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,14 +42,8 @@ impl OuterAddresses {
                 prepend(batch, index, header.as_bytes());
             }
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                let header = Ipv6Header {
-                    version_class_flow: (0x6000_0000 | u32::from(ds_field) << 20).into(),
-                    payload_length: (length as u16).into(),
-                    next_header: protocol,
-                    hop_limit: TTL,
-                    source: source.octets(),
-                    destination: destination.octets(),
-                };
+                let header = Ipv6Header::new(protocol, source.octets(), destination.octets(), length as u16)
+                    .with_ds_field(ds_field);
                 prepend(batch, index, header.as_bytes());
             }
             _ => unreachable!("both addresses are of one family"),

@@ -20,9 +20,6 @@ use std::sync::Arc;
 use tunnel::{OutboundSa, Time};
 use zerocopy::IntoBytes;
 
-/// TTL and hop limit of outer headers.
-const TTL: u8 = 64;
-
 /// What decides about packets that leave.
 pub struct LookUp<'a> {
     /// Policies and SAs.
@@ -210,15 +207,8 @@ fn wrap_in_tunnel(batch: &mut Batch, fitted: &Fitted, first_sequence: u64, proto
                     let pseudo = Sum::pseudo_v6(source, destination, UDP, length);
                     fill_checksum(batch.packet_mut(index), pseudo);
                 }
-                let class = u32::from(fitted.ds_field) << 20;
-                let header = Ipv6Header {
-                    version_class_flow: (0x6000_0000 | class).into(),
-                    payload_length: (length as u16).into(),
-                    next_header: protocol,
-                    hop_limit: TTL,
-                    source: source.octets(),
-                    destination: destination.octets(),
-                };
+                let header = Ipv6Header::new(protocol, source.octets(), destination.octets(), length as u16)
+                    .with_ds_field(fitted.ds_field);
                 prepend(batch, index, header.as_bytes());
             }
             // The reader takes both addresses of one family.

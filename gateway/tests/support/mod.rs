@@ -23,14 +23,13 @@ pub fn v4(host: u8, length: usize, ds_field: u8) -> Vec<u8> {
 }
 
 pub fn v6(length: usize, ds_field: u8) -> Vec<u8> {
-    let header = Ipv6Header {
-        version_class_flow: (0x6000_0000 | u32::from(ds_field) << 20).into(),
-        payload_length: ((length - Ipv6Header::LENGTH) as u16).into(),
-        next_header: UDP,
-        hop_limit: 64,
-        source: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1).octets(),
-        destination: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2).octets(),
-    };
+    let header = Ipv6Header::new(
+        UDP,
+        Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1).octets(),
+        Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2).octets(),
+        (length - Ipv6Header::LENGTH) as u16,
+    )
+    .with_ds_field(ds_field);
     let mut packet = header.as_bytes().to_vec();
     packet.resize(length, 6);
     packet

@@ -175,14 +175,7 @@ mod tests {
     /// An IPv6 packet with these extension headers, each of 8 bytes, and 4 bytes of TCP.
     fn v6(extensions: &[u8], last: u8) -> Vec<u8> {
         let chain: Vec<u8> = extensions.iter().copied().chain([last]).collect();
-        let header = Ipv6Header {
-            version_class_flow: 0x6000_0000.into(),
-            payload_length: (extensions.len() as u16 * 8 + 4).into(),
-            next_header: chain[0],
-            hop_limit: 64,
-            source: [1; 16],
-            destination: [2; 16],
-        };
+        let header = Ipv6Header::new(chain[0], [1; 16], [2; 16], extensions.len() as u16 * 8 + 4);
         let mut bytes = header.as_bytes().to_vec();
         for next in &chain[1..] {
             bytes.extend([*next, 0, 0, 0, 0, 0, 0, 0]);

@@ -169,14 +169,7 @@ mod tests {
     }
 
     fn v6(next_header: u8, payload: &[u8]) -> Vec<u8> {
-        let header = Ipv6Header {
-            version_class_flow: 0x6000_0000.into(),
-            payload_length: (payload.len() as u16).into(),
-            next_header,
-            hop_limit: 64,
-            source: [1; 16],
-            destination: [2; 16],
-        };
+        let header = Ipv6Header::new(next_header, [1; 16], [2; 16], payload.len() as u16);
         [header.as_bytes(), payload].concat()
     }
 

@@ -114,14 +114,7 @@ fn answer_v6(header: &Ipv6Header, bytes: &[u8], error: IcmpError) -> Option<Vec<
     let mut icmp = IcmpHeader { kind, code, checksum: [0; 2], rest: rest.into() };
     let pseudo = Sum::pseudo_v6(destination, source, ICMPV6, length);
     icmp.checksum = (pseudo + Sum::of(icmp.as_bytes()) + Sum::of(quote)).checksum();
-    let ip = Ipv6Header {
-        version_class_flow: 0x6000_0000.into(),
-        payload_length: (length as u16).into(),
-        next_header: ICMPV6,
-        hop_limit: 64,
-        source: header.destination,
-        destination: header.source,
-    };
+    let ip = Ipv6Header::new(ICMPV6, header.destination, header.source, length as u16);
     Some([ip.as_bytes(), icmp.as_bytes(), quote].concat())
 }
 
@@ -139,14 +132,12 @@ mod tests {
     }
 
     fn v6(next_header: u8, payload: &[u8]) -> Vec<u8> {
-        let header = Ipv6Header {
-            version_class_flow: 0x6000_0000.into(),
-            payload_length: (payload.len() as u16).into(),
+        let header = Ipv6Header::new(
             next_header,
-            hop_limit: 64,
-            source: "fd00::1".parse::<Ipv6Addr>().expect("literal").octets(),
-            destination: "fd00::9".parse::<Ipv6Addr>().expect("literal").octets(),
-        };
+            "fd00::1".parse::<Ipv6Addr>().expect("literal").octets(),
+            "fd00::9".parse::<Ipv6Addr>().expect("literal").octets(),
+            payload.len() as u16,
+        );
         [header.as_bytes(), payload].concat()
     }
 

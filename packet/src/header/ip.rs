@@ -126,6 +126,28 @@ impl Ipv6Header {
     /// Length in bytes.
     pub const LENGTH: usize = 40;
 
+    /// A header with hop limit 64, without DSCP, ECN and flow label.
+    ///
+    /// `payload_length`: what follows, in bytes, extension headers included.
+    #[inline]
+    pub fn new(next_header: u8, source: [u8; 16], destination: [u8; 16], payload_length: u16) -> Self {
+        Self {
+            version_class_flow: 0x6000_0000.into(),
+            payload_length: payload_length.into(),
+            next_header,
+            hop_limit: 64,
+            source,
+            destination,
+        }
+    }
+
+    /// The same with DSCP and ECN, and without a flow label.
+    #[inline]
+    #[must_use]
+    pub fn with_ds_field(self, ds_field: u8) -> Self {
+        Self { version_class_flow: (0x6000_0000 | u32::from(ds_field) << 20).into(), ..self }
+    }
+
     /// DSCP and ECN.
     #[inline]
     pub fn ds_field(&self) -> u8 {

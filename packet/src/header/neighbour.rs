@@ -103,12 +103,8 @@ impl NeighbourMessage {
         let checksum = (pseudo + Sum::of(&message)).checksum();
         message[2..4].copy_from_slice(&checksum);
         let header = Ipv6Header {
-            version_class_flow: 0x6000_0000.into(),
-            payload_length: (message.len() as u16).into(),
-            next_header: ICMPV6,
             hop_limit: HOP_LIMIT,
-            source: self.source.octets(),
-            destination: self.destination.octets(),
+            ..Ipv6Header::new(ICMPV6, self.source.octets(), self.destination.octets(), message.len() as u16)
         };
         [header.as_bytes(), &message].concat()
     }

@@ -15,9 +15,6 @@ use std::net::IpAddr;
 use std::ops::Range;
 use zerocopy::IntoBytes;
 
-/// The TTL of headers that are made here; that of the outer header is not known.
-const TTL: u8 = 64;
-
 /// Removes the IP header; returns the protocol of the rest.
 pub(super) fn take_header(batch: &mut Batch, index: usize) -> u8 {
     let packet = batch.packet(index);
@@ -159,14 +156,13 @@ fn write(
             correct(payload, next_header, pseudo, transport.translated);
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            let ip = Ipv6Header {
-                version_class_flow: (0x6000_0000 | u32::from(ds_field) << 20).into(),
-                payload_length: u16::try_from(length).map_err(|_| DropReason::Malformed)?.into(),
+            let ip = Ipv6Header::new(
                 next_header,
-                hop_limit: TTL,
-                source: source.octets(),
-                destination: destination.octets(),
-            };
+                source.octets(),
+                destination.octets(),
+                u16::try_from(length).map_err(|_| DropReason::Malformed)?,
+            )
+            .with_ds_field(ds_field);
             room.copy_from_slice(ip.as_bytes());
             let pseudo = Sum::pseudo_v6(source, destination, next_header, length);
             correct(payload, next_header, pseudo, transport.translated);

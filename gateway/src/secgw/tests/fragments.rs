@@ -74,12 +74,8 @@ rt ipv6 dst fd20::/16 port 1",
         let mut destination = [0; 16];
         destination[..2].copy_from_slice(&[0xfd, 0x20]);
         let header = Ipv6Header {
-            version_class_flow: 0x6000_0000.into(),
-            payload_length: (8 * headers as u16 + 8).into(),
-            next_header: DESTINATION_OPTIONS,
             hop_limit: 7,
-            source: [0xfd; 16],
-            destination,
+            ..Ipv6Header::new(DESTINATION_OPTIONS, [0xfd; 16], destination, 8 * headers as u16 + 8)
         };
         let mut bytes = header.as_bytes().to_vec();
         for left in (0..headers).rev() {

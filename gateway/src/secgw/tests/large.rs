@@ -89,12 +89,8 @@ fn the_outer_packet_of_an_ipv6_tunnel_is_cut_but_no_other_one_of_ipv6() {
     assert_eq!(ip(&inside[0]), inner);
     // A host that sends too much by IPv6 is told.
     let header = Ipv6Header {
-        version_class_flow: 0x6000_0000.into(),
-        payload_length: 1500.into(),
-        next_header: UDP,
         hop_limit: 7,
-        source: [0xfd; 16],
-        destination: [0xfd, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9],
+        ..Ipv6Header::new(UDP, [0xfd; 16], [0xfd, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9], 1500)
     };
     let large = frame(OURS, IPV6, &[header.as_bytes(), &[0; 1500]].concat());
     let [inside, outside] = scene.carry(0, &[large]);

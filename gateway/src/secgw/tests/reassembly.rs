@@ -38,12 +38,13 @@ fn dns(length: usize) -> Vec<u8> {
 /// The same of IPv6, behind hop-by-hop options.
 fn v6(length: usize) -> Vec<u8> {
     let header = Ipv6Header {
-        version_class_flow: 0x6000_0000.into(),
-        payload_length: (8 + length as u16).into(),
-        next_header: 0,
         hop_limit: 7,
-        source: "fd01::2".parse::<std::net::Ipv6Addr>().expect("an address").octets(),
-        destination: "fd02::2".parse::<std::net::Ipv6Addr>().expect("an address").octets(),
+        ..Ipv6Header::new(
+            0,
+            "fd01::2".parse::<std::net::Ipv6Addr>().expect("an address").octets(),
+            "fd02::2".parse::<std::net::Ipv6Addr>().expect("an address").octets(),
+            8 + length as u16,
+        )
     };
     [header.as_bytes(), &[UDP, 0, 1, 4, 0, 0, 0, 0], &dns(length)].concat()
 }
