@@ -38,7 +38,7 @@ impl Packet {
     }
 }
 
-/// Bursts of any packets: every instruction set of this machine seals them as AWS-LC does, and takes back those that are whole.
+/// Bursts of any packets: every instruction set of this machine seals them as AWS-LC does, and opens all but the changed ones.
 pub fn bursts(data: &[u8]) {
     let Some((secret, rest)) = data.split_first_chunk::<32>() else { return };
     let (groups, _) = rest.as_chunks::<4>();

@@ -102,7 +102,7 @@ impl Receive for DpdkReceive {
     fn counters(&mut self) -> Vec<(&'static str, u64)> {
         let PortCounts { missed, receive_errors, without_buffer, .. } = self.queue.counts();
         vec![
-            // They came faster than they were taken.
+            // The receive ring was full.
             ("rx_missed", missed),
             ("rx_errors", receive_errors),
             ("rx_no_buffer", without_buffer),

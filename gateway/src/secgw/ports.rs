@@ -172,7 +172,8 @@ fn of_workers(plan: &PortPlan, workers: usize, opened: Opened) -> Vec<FramePort>
     ports
 }
 
-/// With the usual MTU nobody has asked for one. TAP interfaces and ports of DPDK get it when they are opened.
+/// Refuses an interface that is too short for a `--mtu` above that of Ethernet. TAP interfaces and ports of DPDK are given this MTU when they
+/// are opened.
 fn check_mtu(plan: &PortPlan) -> Result<(), PortError> {
     if plan.mtu <= USUAL_MTU || matches!(plan.driver, Driver::Tap | Driver::Dpdk) {
         return Ok(());

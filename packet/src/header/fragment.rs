@@ -188,7 +188,7 @@ mod tests {
     fn fragments_of_both_families_say_where_they_belong() {
         assert_eq!(found(&v4(0x2000, 48)), (20, 48, 0, false));
         assert_eq!(found(&v4(0x2006, 48)), (20, 48, 48, false));
-        assert_eq!(found(&v4(0x4006, 1)), (20, 1, 48, true), "with the flag of those that must not be cut");
+        assert_eq!(found(&v4(0x4006, 1)), (20, 1, 48, true), "with the flag \"don't fragment\"");
         assert_eq!(found(&v6(&[], UDP, 1, &[0; 48])), (40, 48, 0, false));
         assert_eq!(found(&v6(&[0, 60, 43], UDP, 48, &[0; 3])), (64, 3, 48, true));
         let [one, other] = [v6(&[], UDP, 1, &[0; 48]), v6(&[], 6, 48, &[0; 3])];

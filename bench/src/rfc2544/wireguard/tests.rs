@@ -85,7 +85,7 @@ fn both_families_pass_inside_and_outside_and_every_inverted_bit_is_corruption() 
         assert!(peers[0].seal(&mut sealed, 3_000).expect("the engine works"), "there is a key");
         let bytes = sealed.packet(0).to_vec();
         assert_eq!(bytes[..12], MACS[0]);
-        assert_eq!(bytes.len(), wireguard.longest(frame.len()), "as long as was said");
+        assert_eq!(bytes.len(), wireguard.longest(frame.len()), "`longest` is exact");
         let is_v6 = bytes[12..14] == [0x86, 0xdd];
         for length in 0..bytes.len() {
             let fate = peers[1].open(&mut batch(&[bytes[..length].to_vec()]), 4_000).fates[0];

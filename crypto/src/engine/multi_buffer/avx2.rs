@@ -98,7 +98,7 @@ impl Words for Avx2 {
     }
 
     #[inline(always)]
-    fn add_to(self, rows: &[__m256i; 16], texts: &mut [&mut [u8]]) {
+    fn xor_into(self, rows: &[__m256i; 16], texts: &mut [&mut [u8]]) {
         // SAFETY: `self` proves AVX2.
         let halves = unsafe { [transposed(rows, 0), transposed(rows, 8)] };
         for (lane, text) in texts.iter_mut().enumerate() {

@@ -83,7 +83,7 @@ impl Words for Avx512 {
     }
 
     #[inline(always)]
-    fn add_to(self, rows: &[__m512i; 16], texts: &mut [&mut [u8]]) {
+    fn xor_into(self, rows: &[__m512i; 16], texts: &mut [&mut [u8]]) {
         // SAFETY: `self` proves AVX-512.
         let blocks = unsafe { transposed(rows) };
         for (text, block) in texts.iter_mut().zip(blocks) {
@@ -103,7 +103,7 @@ impl Words for Avx512 {
     }
 
     #[inline(always)]
-    fn add_to_row(self, rows: &[__m512i; 16], text: &mut [u8]) {
+    fn xor_into_row(self, rows: &[__m512i; 16], text: &mut [u8]) {
         // SAFETY: `self` proves AVX-512.
         let blocks = unsafe { transposed(rows) };
         for (text, block) in text.as_chunks_mut::<BLOCK>().0.iter_mut().zip(blocks) {

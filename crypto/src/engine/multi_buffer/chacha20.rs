@@ -19,7 +19,7 @@ pub(super) fn nonce(bytes: &[u8; 12]) -> Nonce {
     [words[0], words[1], words[2]].map(u32::from_le_bytes)
 }
 
-/// Blocks to be computed, and where they are added to a text.
+/// Blocks of key stream to be computed, each with the text that it is for.
 pub(super) struct Blocks<'a> {
     counters: [u32; MOST],
     nonces: [[u32; MOST]; 3],
@@ -66,16 +66,16 @@ pub(super) trait Words: Copy {
     fn add(self, one: Self::Vector, other: Self::Vector) -> Self::Vector;
     /// The lanes of `one` exclusive-or those of `other`, rotated left.
     fn xor_rotate<const LEFT: i32>(self, one: Self::Vector, other: Self::Vector) -> Self::Vector;
-    /// Adds the 64 bytes of each lane, which its words in all rows are, to the text of the lane, as far as that goes.
-    fn add_to(self, rows: &[Self::Vector; 16], texts: &mut [&mut [u8]]);
+    /// XORs the key stream of each lane, its word of every row, into the text of the lane, which may be shorter.
+    fn xor_into(self, rows: &[Self::Vector; 16], texts: &mut [&mut [u8]]);
     /// The same for full blocks, one after the other in `text`.
-    fn add_to_row(self, rows: &[Self::Vector; 16], text: &mut [u8]) {
+    fn xor_into_row(self, rows: &[Self::Vector; 16], text: &mut [u8]) {
         let mut texts: ArrayVec<&mut [u8], MOST> = text.chunks_exact_mut(BLOCK).collect();
-        self.add_to(rows, &mut texts);
+        self.xor_into(rows, &mut texts);
     }
 }
 
-/// Computes blocks, adds them to their texts, and takes them away.
+/// Computes blocks, XORs them into their texts, and clears the list.
 #[inline(always)]
 pub(super) fn any<W: Words>(words: W, key: &[u32; 8], blocks: &mut Blocks<'_>) {
     if blocks.texts.is_empty() {
@@ -85,18 +85,18 @@ pub(super) fn any<W: Words>(words: W, key: &[u32; 8], blocks: &mut Blocks<'_>) {
     let [a, b, c] = &blocks.nonces;
     let nonces = [words.load(a), words.load(b), words.load(c)];
     let rows = permuted(words, key, counters, nonces);
-    words.add_to(&rows, &mut blocks.texts);
+    words.xor_into(&rows, &mut blocks.texts);
     blocks.texts.clear();
 }
 
-/// Computes consecutive blocks of one packet, as many as there are lanes, and adds them to `text`.
+/// Computes consecutive blocks of one packet, as many as there are lanes, and XORs them into `text`.
 #[inline(always)]
 pub(super) fn row<W: Words>(words: W, key: &[u32; 8], nonce: &Nonce, counter: u32, text: &mut [u8]) {
     const STEPS: [u32; MOST] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
     let counters = words.add(words.splat(counter), words.load(&STEPS));
     let nonces = [words.splat(nonce[0]), words.splat(nonce[1]), words.splat(nonce[2])];
     let rows = permuted(words, key, counters, nonces);
-    words.add_to_row(&rows, text);
+    words.xor_into_row(&rows, text);
 }
 
 /// The words of all blocks: 20 rounds, and the state added.

@@ -43,7 +43,7 @@ struct Kernel {
     name: &'static str,
     /// Blocks that are computed at once.
     blocks: usize,
-    /// Computes blocks for any packets, adds them to their texts, and takes them away.
+    /// Computes blocks for any packets, XORs them into their texts, and clears the list.
     any: fn(&[u32; 8], &mut Blocks<'_>),
     /// The same for consecutive blocks of one packet, from this counter on.
     row: fn(&[u32; 8], &Nonce, u32, &mut [u8]),

@@ -64,7 +64,7 @@ impl Words for Neon {
     }
 
     #[inline(always)]
-    fn add_to(self, rows: &[uint32x4_t; 16], texts: &mut [&mut [u8]]) {
+    fn xor_into(self, rows: &[uint32x4_t; 16], texts: &mut [&mut [u8]]) {
         let quarters = [transposed(rows, 0), transposed(rows, 4), transposed(rows, 8), transposed(rows, 12)];
         for (lane, text) in texts.iter_mut().enumerate() {
             let parts = [quarters[0][lane], quarters[1][lane], quarters[2][lane], quarters[3][lane]];

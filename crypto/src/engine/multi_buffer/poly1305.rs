@@ -3,6 +3,7 @@
 //! Packets of about the same length are put side by side. In each step all lanes take 64 bytes; a lane whose packet has ended keeps its
 //! sum. The rest of a packet, its padding and its lengths are put together in a small buffer.
 
+use super::BURST;
 use arrayvec::ArrayVec;
 use zeroize::Zeroize;
 
@@ -53,10 +54,10 @@ pub(super) trait Lanes: Copy {
     fn limbs(self, sums: &Self::Sums) -> [[u64; 3]; MOST];
 }
 
-/// The tags of messages: in `lanes`, and those that are left in `fewer` if they are enough.
+/// The tags of messages, in `lanes`; a last group that fits into `fewer` lanes is computed there.
 #[inline(always)]
 pub(super) fn tags<L: Lanes, F: Lanes>(lanes: L, fewer: F, messages: &[Message<'_>], tags: &mut [[u8; TAG]]) {
-    let mut order: ArrayVec<u8, 64> = (0..messages.len() as u8).collect();
+    let mut order: ArrayVec<u8, BURST> = (0..messages.len() as u8).collect();
     let length = |place: &u8| messages[usize::from(*place)].text.len();
     if !order.is_sorted_by_key(length) {
         order.sort_unstable_by_key(length);

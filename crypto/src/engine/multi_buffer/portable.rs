@@ -54,7 +54,7 @@ impl Words for Portable {
     }
 
     #[inline(always)]
-    fn add_to(self, rows: &[Self::Vector; 16], texts: &mut [&mut [u8]]) {
+    fn xor_into(self, rows: &[Self::Vector; 16], texts: &mut [&mut [u8]]) {
         let mut block = [0; 64];
         for (lane, text) in texts.iter_mut().enumerate() {
             for (bytes, row) in block.as_chunks_mut().0.iter_mut().zip(rows) {

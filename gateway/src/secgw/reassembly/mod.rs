@@ -7,7 +7,7 @@
 //! ```
 //! A burst without fragments pays a look at each packet. Fragments are copied into tables that all workers share, as a network card may
 //! give those of one packet to several queues: there is a lock, which only fragments take. There are three tables, so that packets of
-//! unprotected ports, which anybody may send, take no place from those of protected ports and those that are authentic.
+//! unprotected ports, which anybody may send, take no place from packets of protected ports and of tunnels.
 
 mod chunks;
 pub mod table;

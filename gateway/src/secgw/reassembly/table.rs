@@ -352,7 +352,7 @@ impl Table {
         }
     }
 
-    /// Drops all fragments of a packet, and those that are to come (RFC 5722).
+    /// Drops all fragments of a packet, later ones too (RFC 5722).
     fn refuse(&mut self, key: &Key, reason: DropReason, drops: &DropCounters) {
         let Some(waiting) = self.packets.get_mut(key) else { return };
         waiting.refused = Some(reason);
