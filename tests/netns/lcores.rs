@@ -19,12 +19,23 @@ const PORT: u16 = 7000;
 const FLOWS: usize = 16;
 const DATAGRAMS: u32 = 40;
 
-/// Reads the wire until it is told to stop: SPI and number of each ESP packet, and all other frames with IP.
-fn watch(stop: &AtomicBool, is_ready: &AtomicBool) -> (Vec<[u8; 8]>, Vec<Vec<u8>>) {
+/// What was on the wire.
+#[derive(Default)]
+struct Wire {
+    /// SPI and number of each ESP packet.
+    numbers: Vec<[u8; 8]>,
+    /// All other frames with IP.
+    clear: Vec<Vec<u8>>,
+    /// Frames that the watcher was too slow for.
+    missed: usize,
+}
+
+/// Reads the wire until it is told to stop.
+fn watch(stop: &AtomicBool, is_ready: &AtomicBool) -> Wire {
     let mut ends = ["w0", "w1"].map(|end| af_packet::open(end).expect("it can be opened").0);
     is_ready.store(true, Ordering::Relaxed);
     let (mut batch, drops) = (Batch::new(256 * 1024), DropCounters::default());
-    let (mut numbers, mut others) = (Vec::new(), Vec::new());
+    let mut wire = Wire::default();
     while !stop.load(Ordering::Relaxed) {
         batch.clear();
         for receive in &mut ends {
@@ -41,12 +52,14 @@ fn watch(stop: &AtomicBool, is_ready: &AtomicBool) -> (Vec<[u8; 8]>, Vec<Vec<u8>
                 Err(_) => continue,
             };
             match packet.get(start..).and_then(|rest| rest.first_chunk()) {
-                Some(number) if protocol == ESP => numbers.push(*number),
-                _ => others.push(packet.to_vec()),
+                Some(number) if protocol == ESP => wire.numbers.push(*number),
+                _ => wire.clear.push(packet.to_vec()),
             }
         }
     }
-    (numbers, others)
+    let full = ends.iter_mut().flat_map(|end| end.counters()).filter(|(name, _)| *name == "rx_ring_full");
+    wire.missed = full.map(|(_, count)| count as usize).sum();
+    wire
 }
 
 /// Answers the datagrams to an address until it is told to stop.
@@ -76,7 +89,7 @@ fn flow(from: IpAddr, to: IpAddr) {
 }
 
 /// All flows at once; what was on the wire meanwhile.
-fn carry(lab: &Lab) -> (Vec<[u8; 8]>, Vec<Vec<u8>>) {
+fn carry(lab: &Lab) -> Wire {
     let (stop, is_ready) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let watcher = scope.spawn(|| lab.enter("wire", || watch(&stop, &is_ready)).expect("no panic"));
@@ -131,10 +144,11 @@ pub fn carries_by(
     let left = start_on(lab, "left", path, devices[0], queues[0]);
     let right = start_on(lab, "right", path, devices[1], queues[1]);
     started(lab);
-    let (numbers, clear) = carry(lab);
+    let Wire { numbers, clear, missed } = carry(lab);
     look(left, right);
     let datagrams = ADDRESSES.len() * FLOWS * DATAGRAMS as usize;
-    assert!(numbers.len() >= 2 * datagrams, "{} packets", numbers.len());
+    // Each datagram was answered; a busy machine can keep the watcher from reading in time.
+    assert!(numbers.len() + missed >= 2 * datagrams, "{} packets, and {missed} missed", numbers.len());
     let unique: HashSet<&[u8; 8]> = numbers.iter().collect();
     assert_eq!(unique.len(), numbers.len(), "no SA uses a number twice");
     assert!(clear.is_empty(), "{clear:02x?}");
@@ -215,7 +229,7 @@ fn a_port_of_two_lcores_is_opened_again_with_the_queues_of_both() {
         lcores.iter().map(|lcore| lcore["received"].as_u64().expect("a count")).collect()
     };
     let before = received();
-    let (numbers, clear) = carry(&lab);
+    let Wire { numbers, clear, .. } = carry(&lab);
     assert!(clear.is_empty(), "{clear:02x?}");
     assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), numbers.len(), "no SA uses a number twice");
     for (before, after) in before.iter().zip(received()) {
