@@ -1,5 +1,6 @@
-//! The workers: the stages in their order, one function a direction.
+//! The workers: the stages in their order, two functions a direction: `begin` up to what a crypto thread may do, `finish` from there on.
 
+use super::handoff::{CryptoThreads, Line, Work};
 use super::icmp_errors::IcmpErrors;
 use super::punt::Punt;
 use super::relay::Relay;
@@ -43,6 +44,7 @@ pub struct Egress<T> {
     outside: T,
     drops: Arc<DropCounters>,
     fitted: Vec<Fitted>,
+    /// For what is sent at once.
     assigned: Vec<Assigned>,
 }
 
@@ -97,24 +99,76 @@ impl<T: Transmit> Egress<T> {
         errors: &mut IcmpErrors,
         observer: &mut impl Observer,
     ) {
+        let mut assigned = std::mem::take(&mut self.assigned);
+        self.prepare(batch, now, routed, errors, &mut assigned, observer);
+        encrypt::encrypt(batch, &self.drops, &mut assigned);
+        observer.finished(&encrypt::STAGE);
+        self.finish(batch, now, &mut assigned, observer);
+        self.assigned = assigned;
+    }
+
+    /// The stages before `encrypt`.
+    fn prepare(
+        &mut self,
+        batch: &mut Batch,
+        now: Time,
+        routed: &mut Vec<Routed>,
+        errors: &mut IcmpErrors,
+        assigned: &mut Vec<Assigned>,
+        observer: &mut impl Observer,
+    ) {
         let (drops, inside) = (&*self.drops, self.shared.tables.inside());
         fit::fit(batch, inside, drops, errors, routed, &mut self.fitted);
         observer.finished(&fit::STAGE);
-        assign::assign(batch, inside.mtu, now, drops, &mut self.fitted, &mut self.assigned);
+        assign::assign(batch, inside.mtu, now, drops, &mut self.fitted, assigned);
         observer.finished(&assign::STAGE);
-        encrypt::encrypt(batch, drops, &mut self.assigned);
-        observer.finished(&encrypt::STAGE);
-        wrap::wrap(batch, &self.assigned);
+    }
+
+    /// The stages behind `encrypt`.
+    fn finish(
+        &mut self,
+        batch: &mut Batch,
+        now: Time,
+        assigned: &mut Vec<Assigned>,
+        observer: &mut impl Observer,
+    ) {
+        wrap::wrap(batch, assigned);
         observer.finished(&wrap::STAGE);
-        transmit::outbound(
-            &mut self.outside,
-            batch,
-            now,
-            drops,
-            &self.shared.datapath_events,
-            &mut self.assigned,
-        );
+        let (outside, drops) = (&mut self.outside, &*self.drops);
+        transmit::outbound(outside, batch, now, drops, &self.shared.datapath_events, assigned);
         observer.finished(&transmit::OUTBOUND);
+    }
+}
+
+impl<T: Transmit> Egress<T> {
+    fn finish_sealed(&mut self, sealing: &mut Sealing, observer: &mut impl Observer) {
+        let Sealing { batch, assigned, now, .. } = sealing;
+        self.finish(batch, *now, assigned, observer);
+    }
+}
+
+/// An outbound burst behind `assign`.
+struct Sealing {
+    batch: Batch,
+    assigned: Vec<Assigned>,
+    now: Time,
+    drops: Arc<DropCounters>,
+}
+
+impl Sealing {
+    fn new(batch_bytes: usize, drops: &Arc<DropCounters>) -> Self {
+        let (batch, now) = (Batch::new(batch_bytes), Time::from_nanoseconds(0));
+        Self { batch, assigned: Vec::new(), now, drops: Arc::clone(drops) }
+    }
+}
+
+impl Work for Sealing {
+    fn work(&mut self) {
+        encrypt::encrypt(&mut self.batch, &self.drops, &mut self.assigned);
+    }
+
+    fn packets(&self) -> usize {
+        self.batch.len()
     }
 }
 
@@ -124,14 +178,20 @@ fn append(batch: &mut Batch, packet: &[u8]) -> bool {
 
 /// From the inside to the outside.
 pub struct Outbound<R, T, A> {
+    way: OutboundWay<R, T, A>,
+    line: Line<Sealing>,
+    batch_bytes: usize,
+}
+
+/// All but the bursts.
+struct OutboundWay<R, T, A> {
     shared: Shared,
     inside: R,
     egress: Egress<T>,
     /// Where ICMP errors go.
     errors_to: A,
     drops: Arc<DropCounters>,
-    batch: Batch,
-    /// For packets that waited for a key.
+    /// For packets that waited for a key, and for ICMP errors.
     waited: Batch,
     errors: IcmpErrors,
     classified: Vec<Classified>,
@@ -144,29 +204,90 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
     ///
     /// `batch_bytes`: how much it carries at once, at least the largest packet with its rooms.
     pub fn new(shared: Shared, inside: R, errors_to: A, egress: Egress<T>, batch_bytes: usize) -> Self {
-        Self {
+        let line = Line::alone(Sealing::new(batch_bytes, &egress.drops));
+        let way = OutboundWay {
             shared,
             inside,
             drops: Arc::clone(&egress.drops),
             egress,
             errors_to,
-            batch: Batch::new(batch_bytes),
             waited: Batch::new(FLUSH_BYTES),
             errors: IcmpErrors::default(),
             classified: Vec::new(),
             routed: Vec::new(),
             recent: Recent::default(),
-        }
+        };
+        Self { way, line, batch_bytes }
     }
 
-    /// Carries one burst; false when there was none. An error means that the inside is gone.
+    /// The same, which hands bursts off to these threads. They wake it by `wake`, with which it must be served.
+    #[must_use]
+    pub fn with_threads(self, threads: Arc<CryptoThreads>, wake: Arc<Wake>) -> Self {
+        let make = || Sealing::new(self.batch_bytes, &self.way.drops);
+        Self { line: Line::with(threads, wake, make), ..self }
+    }
+
+    /// Carries one burst to its end; false when there was none. An error means that the inside is gone.
     pub fn burst(&mut self, observer: &mut impl Observer) -> io::Result<bool> {
-        let ordered = self.carry_out_orders();
-        let (batch, drops) = (&mut self.batch, &*self.drops);
-        if !receive::receive(&mut self.inside, batch, drops)? {
-            return Ok(ordered);
+        let (way, line) = (&mut self.way, &mut self.line);
+        let ordered = way.carry_out_orders(line);
+        let Some(flight) = line.take() else { return Ok(ordered) };
+        let has_begun = way.begin(&mut flight.burst(), line, observer);
+        if let Ok(true) = has_begun {
+            flight.burst().work();
+            observer.finished(&encrypt::STAGE);
+            way.finish(&mut flight.burst(), observer);
         }
-        let now = self.shared.clock.monotonic();
+        line.give_back(flight);
+        Ok(has_begun? || ordered)
+    }
+
+    /// Carries until `stop` is set; the thread that sets it calls `Wake::notify`. An error means that the inside is gone.
+    pub fn serve(&mut self, stop: &AtomicBool, wake: &Wake) -> io::Result<()> {
+        let (way, line) = (&mut self.way, &mut self.line);
+        while !stop.load(Ordering::Relaxed) {
+            while let Some(flight) = line.next_done() {
+                way.finish(&mut flight.burst(), &mut ());
+                line.give_back(flight);
+            }
+            let ordered = way.carry_out_orders(line);
+            let Some(flight) = line.take() else {
+                line.wait(|| wake.wait([]).map(|[]| ()))?;
+                continue;
+            };
+            let has_begun = way.begin(&mut flight.burst(), line, &mut ())?;
+            let now = flight.burst().now;
+            if !has_begun {
+                line.give_back(flight);
+                if !ordered {
+                    line.wait(|| way.inside.wait(wake))?;
+                }
+            } else if let Some(flight) = line.hand_off(flight, now) {
+                flight.burst().work();
+                way.finish(&mut flight.burst(), &mut ());
+                line.give_back(flight);
+            }
+            line.note(has_begun);
+        }
+        Ok(())
+    }
+}
+
+impl<R: Receive, T: Transmit, A: Transmit> OutboundWay<R, T, A> {
+    /// Receives a burst, up to what is to be sealed; false when there was none.
+    fn begin(
+        &mut self,
+        sealing: &mut Sealing,
+        line: &mut Line<Sealing>,
+        observer: &mut impl Observer,
+    ) -> io::Result<bool> {
+        let Sealing { batch, assigned, now, .. } = sealing;
+        let drops = &*self.drops;
+        if !receive::receive(&mut self.inside, batch, drops)? {
+            return Ok(false);
+        }
+        *now = self.shared.clock.monotonic();
+        let now = *now;
         observer.finished(&receive::OUTBOUND);
         classify::outbound(batch, drops, &mut self.classified);
         observer.finished(&classify::OUTBOUND);
@@ -174,27 +295,37 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
         let (tables, datapath_events, errors) =
             (&*self.shared.tables, &self.shared.datapath_events, &mut self.errors);
         let (egress, waited) = (&mut self.egress, &mut self.waited);
-        let flush = &mut |peer: &Arc<Peer>| egress.flush(waited, peer);
+        let flush = &mut |peer: &Arc<Peer>| {
+            // No packet overtakes those that came before it.
+            line.drain(|sealing| egress.finish_sealed(sealing, &mut ()));
+            egress.flush(waited, peer);
+        };
         Router { tables, batch, now, datapath_events, drops, errors, flush }.route(
             &mut self.recent,
             &mut self.classified,
             &mut self.routed,
         );
         observer.finished(&route::STAGE);
-        self.egress.send(batch, now, &mut self.routed, &mut self.errors, observer);
+        self.egress.prepare(batch, now, &mut self.routed, &mut self.errors, assigned, observer);
         if !self.errors.is_empty() {
             self.send_errors();
         }
         Ok(true)
     }
 
+    /// Sends a burst that is sealed.
+    fn finish(&mut self, sealing: &mut Sealing, observer: &mut impl Observer) {
+        self.egress.finish_sealed(sealing, observer);
+    }
+
     /// Does what the protocol wants done with packets that wait for keys; tells whether that was anything.
     #[inline]
-    fn carry_out_orders(&mut self) -> bool {
+    fn carry_out_orders(&mut self, line: &mut Line<Sealing>) -> bool {
         let mut some = false;
         for _ in 0..ORDERS {
             let Some((peer, order)) = self.shared.tables.orders.next() else { break };
             some = true;
+            line.drain(|sealing| self.egress.finish_sealed(sealing, &mut ()));
             self.carry_out(&peer, order);
         }
         some
@@ -217,34 +348,55 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
     /// Sends ICMP errors back to the inside.
     #[cold]
     fn send_errors(&mut self) {
-        self.batch.clear();
+        self.waited.clear();
         for error in self.errors.take() {
-            self.batch.append(error.len()).expect("fifty of them fit").copy_from_slice(&error);
+            self.waited.append(error.len()).expect("fifty of them fit").copy_from_slice(&error);
         }
-        self.errors_to.transmit(&mut self.batch, &self.egress.drops);
+        self.errors_to.transmit(&mut self.waited, &self.egress.drops);
+        self.waited.clear();
+    }
+}
+
+/// An inbound burst behind `check`.
+struct Opening {
+    batch: Batch,
+    sa_batches: Vec<SaBatch>,
+    sequences: Vec<u64>,
+    now: Time,
+    drops: Arc<DropCounters>,
+}
+
+impl Opening {
+    fn new(batch_bytes: usize, drops: &Arc<DropCounters>) -> Self {
+        let (batch, now) = (Batch::new(batch_bytes), Time::from_nanoseconds(0));
+        Self { batch, sa_batches: Vec::new(), sequences: Vec::new(), now, drops: Arc::clone(drops) }
+    }
+}
+
+impl Work for Opening {
+    fn work(&mut self) {
+        decrypt::decrypt(&mut self.batch, &self.drops, &self.sa_batches, &self.sequences);
     }
 
-    /// Carries until `stop` is set; the thread that sets it calls `Wake::notify`. An error means that the inside is gone.
-    pub fn serve(&mut self, stop: &AtomicBool, wake: &Wake) -> io::Result<()> {
-        while !stop.load(Ordering::Relaxed) {
-            if !self.burst(&mut ())? {
-                self.inside.wait(wake)?;
-            }
-        }
-        Ok(())
+    fn packets(&self) -> usize {
+        self.batch.len()
     }
 }
 
 /// From the outside to the inside.
 pub struct Inbound<R, T> {
+    way: InboundWay<R, T>,
+    line: Line<Opening>,
+    batch_bytes: usize,
+}
+
+/// All but the bursts.
+struct InboundWay<R, T> {
     shared: Shared,
     outside: R,
     inside: T,
     punt: Punt,
     drops: Arc<DropCounters>,
-    batch: Batch,
-    sa_batches: Vec<SaBatch>,
-    sequences: Vec<u64>,
     relay: Option<Relay<T>>,
 }
 
@@ -258,58 +410,104 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
         drops: Arc<DropCounters>,
         batch_bytes: usize,
     ) -> Self {
-        let (batch, sa_batches, sequences) = (Batch::new(batch_bytes), Vec::new(), Vec::new());
-        Self { shared, outside, inside, punt, drops, batch, sa_batches, sequences, relay: None }
+        let line = Line::alone(Opening::new(batch_bytes, &drops));
+        let way = InboundWay { shared, outside, inside, punt, drops, relay: None };
+        Self { way, line, batch_bytes }
     }
 
     /// Relays packets for other clients, which leave by `outside`.
     #[must_use]
-    pub fn relaying(self, outside: T) -> Self {
-        let egress = Egress::new(self.shared.clone(), outside, Arc::clone(&self.drops));
-        Self { relay: Some(Relay::new(egress)), ..self }
+    pub fn relaying(mut self, outside: T) -> Self {
+        let egress = Egress::new(self.way.shared.clone(), outside, Arc::clone(&self.way.drops));
+        self.way.relay = Some(Relay::new(egress));
+        self
     }
 
-    /// Carries one burst; false when there was none. An error means that the outside is gone.
+    /// The same, which hands bursts off to these threads. They wake it by `wake`, with which it must be served.
+    #[must_use]
+    pub fn with_threads(self, threads: Arc<CryptoThreads>, wake: Arc<Wake>) -> Self {
+        let make = || Opening::new(self.batch_bytes, &self.way.drops);
+        Self { line: Line::with(threads, wake, make), ..self }
+    }
+
+    /// Carries one burst to its end; false when there was none. An error means that the outside is gone.
     pub fn burst(&mut self, observer: &mut impl Observer) -> io::Result<bool> {
-        let (batch, drops, sa_batches) = (&mut self.batch, &*self.drops, &mut self.sa_batches);
-        let sequences = &mut self.sequences;
-        if !receive::inbound(&mut self.outside, &self.shared.tables.pre_sa, batch, drops)? {
+        let (way, line) = (&mut self.way, &mut self.line);
+        let Some(flight) = line.take() else { return Ok(false) };
+        let has_begun = way.begin(&mut flight.burst(), observer);
+        if let Ok(true) = has_begun {
+            flight.burst().work();
+            observer.finished(&decrypt::STAGE);
+            way.finish(&mut flight.burst(), observer);
+        }
+        line.give_back(flight);
+        has_begun
+    }
+
+    /// Carries until `stop` is set; the thread that sets it calls `Wake::notify`. An error means that the outside is gone.
+    pub fn serve(&mut self, stop: &AtomicBool, wake: &Wake) -> io::Result<()> {
+        let (way, line) = (&mut self.way, &mut self.line);
+        while !stop.load(Ordering::Relaxed) {
+            while let Some(flight) = line.next_done() {
+                way.finish(&mut flight.burst(), &mut ());
+                line.give_back(flight);
+            }
+            let Some(flight) = line.take() else {
+                line.wait(|| wake.wait([]).map(|[]| ()))?;
+                continue;
+            };
+            let has_begun = way.begin(&mut flight.burst(), &mut ())?;
+            let now = flight.burst().now;
+            if !has_begun {
+                line.give_back(flight);
+                line.wait(|| way.outside.wait(wake))?;
+            } else if let Some(flight) = line.hand_off(flight, now) {
+                flight.burst().work();
+                way.finish(&mut flight.burst(), &mut ());
+                line.give_back(flight);
+            }
+            line.note(has_begun);
+        }
+        Ok(())
+    }
+}
+
+impl<R: Receive, T: Transmit> InboundWay<R, T> {
+    /// Receives a burst, up to what is to be opened; false when there was none.
+    fn begin(&mut self, opening: &mut Opening, observer: &mut impl Observer) -> io::Result<bool> {
+        let Opening { batch, sa_batches, sequences, now, .. } = opening;
+        let (tables, drops) = (&*self.shared.tables, &*self.drops);
+        if !receive::inbound(&mut self.outside, &tables.pre_sa, batch, drops)? {
             return Ok(false);
         }
-        let now = self.shared.clock.monotonic();
-        let (tables, datapath_events) = (&*self.shared.tables, &self.shared.datapath_events);
+        *now = self.shared.clock.monotonic();
         observer.finished(&receive::INBOUND);
         classify::inbound(batch, tables, &self.punt, drops, sa_batches);
         observer.finished(&classify::INBOUND);
         observer.finished(&punt::STAGE);
-        check::check(batch, now, drops, sa_batches, sequences);
+        check::check(batch, *now, drops, sa_batches, sequences);
         observer.finished(&check::STAGE);
-        decrypt::decrypt(batch, drops, sa_batches, sequences);
-        observer.finished(&decrypt::STAGE);
-        accept::accept(batch, now, drops, datapath_events, sa_batches, sequences);
+        Ok(true)
+    }
+
+    /// Delivers a burst that is opened.
+    fn finish(&mut self, opening: &mut Opening, observer: &mut impl Observer) {
+        let Opening { batch, sa_batches, sequences, now, .. } = opening;
+        let (tables, datapath_events, drops) =
+            (&*self.shared.tables, &self.shared.datapath_events, &*self.drops);
+        accept::accept(batch, *now, drops, datapath_events, sa_batches, sequences);
         observer.finished(&accept::STAGE);
         admit::admit(batch, tables, drops, sa_batches);
         observer.finished(&admit::STAGE);
         forward::forward(batch, drops, sa_batches);
         observer.finished(&forward::STAGE);
         if let Some(relay) = &mut self.relay {
-            relay.relay(batch, tables, now, drops);
+            relay.relay(batch, tables, *now, drops);
         }
         observer.finished(&relay::STAGE);
         transmit::inbound(&mut self.inside, batch, drops);
         observer.finished(&transmit::INBOUND);
         // What is retired while we wait for the next burst must not be kept by this one.
         sa_batches.clear();
-        Ok(true)
-    }
-
-    /// Carries until `stop` is set; the thread that sets it calls `Wake::notify`. An error means that the outside is gone.
-    pub fn serve(&mut self, stop: &AtomicBool, wake: &Wake) -> io::Result<()> {
-        while !stop.load(Ordering::Relaxed) {
-            if !self.burst(&mut ())? {
-                self.outside.wait(wake)?;
-            }
-        }
-        Ok(())
     }
 }
