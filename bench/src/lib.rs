@@ -21,6 +21,7 @@ pub mod peers;
 pub mod pipeline;
 pub mod report;
 pub mod rfc2544;
+pub mod scaling;
 pub mod secgw;
 pub mod sites;
 pub mod storm;

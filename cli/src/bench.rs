@@ -6,7 +6,7 @@ use crate::{
 };
 use ::bench::report::Build;
 use ::bench::sites::Suite;
-use ::bench::{commit, crypto::worker, flood, ike, peers, pipeline, system, tunnel};
+use ::bench::{commit, crypto::worker, flood, ike, peers, pipeline, scaling, system, tunnel};
 use clap::{Args, Subcommand, ValueEnum};
 use crypto::choice::Choice;
 use crypto::engine::{Engine, none};
@@ -41,6 +41,8 @@ enum What {
     Ike(Ike),
     /// Measure the data path alone, from memory to memory, stage by stage
     Pipeline(Pipeline),
+    /// Measure what one thread must do for each packet of a tunnel, and predict its speed with more processors (needs root)
+    Scaling(Scaling),
     /// Measure access rules and routes alone: 1 to 10,000 rules, and full tables of routes
     LookUp(bench_look_up::Arguments),
     /// Measure a device between two ports that carry Ethernet frames: throughput, latency, frame loss, back-to-back frames
@@ -105,6 +107,13 @@ impl What {
 }
 
 #[derive(Args)]
+struct Scaling {
+    /// Seconds for each measurement
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: u32,
+}
+
+#[derive(Args)]
 struct Tunnel {
     /// Daemon to compare with
     #[arg(long, value_enum, default_value = "wireguard-go")]
@@ -115,6 +124,9 @@ struct Tunnel {
     /// With `--peer postern`: the crypto engine of the other gateways, instead of the fastest
     #[arg(long, value_name = "ENGINE", value_parser = config::schema::ENGINES.to_vec())]
     peer_engine: Option<String>,
+    /// With `--peer postern`: threads that encrypt and decrypt in the other gateways
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=64), conflicts_with = "peer_engine")]
+    peer_threads: Option<u8>,
     /// Cipher of our gateways; `none` shows the cost of the data path without encryption
     #[arg(long, value_enum, default_value = "chacha20-poly1305")]
     cipher: Cipher,
@@ -385,6 +397,11 @@ fn measure(arguments: Arguments) -> Outcome {
             show!(ike::run(&options)?)
         }
         What::Pipeline(pipeline) => show!(measure_pipeline(pipeline)?),
+        What::Scaling(Scaling { seconds }) => {
+            let ciphers = [crypto::Cipher::ChaCha20Poly1305, crypto::Cipher::Aes256Gcm].map(Into::into);
+            let choice = Arc::new(Choice::here(None).prepared_for(&ciphers));
+            show!(scaling::run(&scaling::Options { program: program()?, choice, seconds, progress })?)
+        }
         What::LookUp(arguments) => show!(bench_look_up::measure(arguments)?),
         What::Rfc2544(arguments) => show!(bench_rfc2544::measure(*arguments, progress)?),
         What::Document002(arguments) => show!(bench_document::measure(*arguments, program()?)?),
@@ -432,9 +449,10 @@ fn measure_tunnel(arguments: Tunnel, program: PathBuf, progress: bool) -> ::benc
         Peer::WireguardGo => Some(Daemon::find_wireguard_go(arguments.peer_path)?),
         Peer::Postern => {
             let program = arguments.peer_path.unwrap_or(program);
-            Some(match arguments.peer_engine {
-                Some(engine) => Daemon::PosternWithEngine(program, engine),
-                None => Daemon::Postern(program),
+            Some(match (arguments.peer_engine, arguments.peer_threads) {
+                (Some(engine), _) => Daemon::PosternWithEngine(program, engine),
+                (None, Some(threads)) => Daemon::PosternWithThreads(program, threads),
+                (None, None) => Daemon::Postern(program),
             })
         }
         Peer::None => None,

@@ -56,6 +56,7 @@ mod show_machine;
 mod show_openvpn;
 mod show_qat;
 mod show_secgw;
+mod show_threads;
 mod show_vpn;
 mod status;
 mod suite;

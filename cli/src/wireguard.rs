@@ -3,6 +3,7 @@
 use crate::privilege::{self, Needs};
 use crate::{Failure, Outcome, engines, log, service_user};
 use clap::Args;
+use config::settings::Threads;
 use crypto::Cipher;
 use crypto::choice::{Choice, Rules};
 use crypto::engine::none;
@@ -50,6 +51,12 @@ pub(crate) struct Arguments {
     /// Crypto engine to prefer; the fastest by default
     #[arg(long, value_name = "NAME", value_parser = config::schema::ENGINES.to_vec())]
     engine: Option<String>,
+    /// Threads that encrypt and decrypt at once, or `auto`: as many as there are processors
+    #[arg(long, value_name = "NUMBER", value_parser = threads)]
+    threads: Option<Threads>,
+    /// Hand packets off to further threads also when no processor is idle, for tests
+    #[arg(long, hide = true)]
+    hand_off_always: bool,
     /// Write the datagrams outside the tunnel to a capture file
     #[arg(long, value_name = "FILE")]
     capture_outside: Option<PathBuf>,
@@ -59,6 +66,11 @@ pub(crate) struct Arguments {
     /// Set by the parent of a background process
     #[arg(long, hide = true)]
     tell_when_ready: bool,
+}
+
+fn threads(text: &str) -> Result<Threads, String> {
+    let kind = config::schema::THREADS;
+    kind.check(text).map(|()| text.parse().expect("it was checked"))
 }
 
 pub(crate) fn run(arguments: Arguments) -> Outcome {
@@ -128,8 +140,14 @@ fn start_in_background() -> Outcome {
 async fn serve(arguments: Arguments, captures: [Option<Capture>; 2], engines: Arc<Choice>) -> Outcome {
     let (events, mut removed) = mpsc::unbounded_channel();
     let [capture_inside, capture_outside] = captures;
-    let options =
-        Options { without: arguments.without, faults: arguments.fault, capture_inside, capture_outside };
+    let options = Options {
+        without: arguments.without,
+        faults: arguments.fault,
+        threads: arguments.threads.unwrap_or_default(),
+        hands_off_always: arguments.hand_off_always,
+        capture_inside,
+        capture_outside,
+    };
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) };

@@ -7,10 +7,10 @@ use crypto::Cipher;
 use crypto::engine::aws_lc::AwsLc;
 use crypto::engine::{Engine, EngineFailure, Job, Key, LoadError};
 use gateway::bed::Bed;
-use gateway::datapath::handoff::CryptoThreads;
+use gateway::datapath::handoff::{CryptoThreads, CryptoThreadsSlot};
 use port::Wake;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::v4;
@@ -85,8 +85,11 @@ fn carry(panics: Option<u32>) -> Carried {
     let counters = Arc::clone(crypto_threads.counters());
     let wakes = [(), ()].map(|()| Arc::new(Wake::new().expect("there are descriptors left")));
     let [out_wake, in_wake] = wakes.each_ref().map(Arc::clone);
-    let mut outbound = bed.outbound.with_threads(Arc::clone(&crypto_threads), Arc::clone(&out_wake));
-    let mut inbound = bed.inbound.with_threads(crypto_threads, Arc::clone(&in_wake));
+    let slot = CryptoThreadsSlot::default();
+    let mut outbound = bed.outbound.with_crypto_threads(Arc::clone(&slot), Arc::clone(&out_wake));
+    let mut inbound = bed.inbound.with_crypto_threads(Arc::clone(&slot), Arc::clone(&in_wake));
+    // They find those that they are given later too.
+    slot.store(Some(crypto_threads));
     let (stop, mut numbers) = (Arc::new(AtomicBool::new(false)), Vec::new());
     let stopped = [(); 2].map(|()| Arc::clone(&stop));
     let threads: Vec<_> = bodies.into_iter().map(|body| thread::spawn(move || body.serve())).collect();
@@ -116,6 +119,7 @@ fn carry(panics: Option<u32>) -> Carried {
     }
     stop.store(true, Ordering::Relaxed);
     wakes.iter().for_each(|wake| wake.notify());
+    slot.store(None);
     let is_whole = workers.map(|worker| worker.join().is_ok()) == [true, true];
     threads.into_iter().for_each(|thread| drop(thread.join()));
     Carried { numbers, handed_off: counters.handed_off.load(Ordering::Relaxed), is_whole }

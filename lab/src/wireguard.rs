@@ -18,6 +18,8 @@ pub enum Daemon {
     Postern(PathBuf),
     /// Postern with a given crypto engine.
     PosternWithEngine(PathBuf, String),
+    /// Postern with so many threads that encrypt and decrypt.
+    PosternWithThreads(PathBuf, u8),
     /// Postern without encryption, to measure the cost of the rest.
     PosternWithoutCipher(PathBuf),
     /// wireguard-go, or a program with the same command line.
@@ -30,6 +32,7 @@ impl Daemon {
         match self {
             Self::Postern(_) => "postern".to_owned(),
             Self::PosternWithEngine(_, engine) => format!("postern, {engine}"),
+            Self::PosternWithThreads(_, threads) => format!("postern, {threads} threads"),
             Self::PosternWithoutCipher(_) => "postern, no cipher".to_owned(),
             Self::WireguardGo(path) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         }
@@ -40,6 +43,7 @@ impl Daemon {
         match self {
             Self::Postern(program)
             | Self::PosternWithEngine(program, _)
+            | Self::PosternWithThreads(program, _)
             | Self::PosternWithoutCipher(program) => version_of_postern(program),
             Self::WireguardGo(path) => {
                 let said = crate::run(&path.to_string_lossy(), ["--version"]).unwrap_or_default();
@@ -60,7 +64,12 @@ impl Daemon {
     }
 
     fn command(&self, lab: &Lab, namespace: &str, interface: &str) -> std::process::Command {
+        let threads;
         let (program, verb) = match self {
+            Self::PosternWithThreads(program, count) => {
+                threads = count.to_string();
+                (program, vec!["wireguard", "--foreground", "--threads", &threads])
+            }
             Self::Postern(program) => (program, vec!["wireguard", "--foreground"]),
             Self::PosternWithEngine(program, engine) => {
                 (program, vec!["wireguard", "--foreground", "--engine", engine])

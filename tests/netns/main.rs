@@ -11,6 +11,7 @@ mod dpdk;
 mod engines;
 mod esp;
 mod frames;
+mod handoff;
 mod https;
 mod import;
 mod ipsec;

@@ -9,7 +9,7 @@ use crate::show_configuration as configuration;
 use crate::show_log::{self as log, Of};
 use crate::{
     advise, explain, explain_wireguard, reload, reset, show, show_crypto, show_https, show_machine,
-    show_openvpn, show_qat, show_secgw, show_vpn, status, system,
+    show_openvpn, show_qat, show_secgw, show_threads, show_vpn, status, system,
 };
 use gateway::openvpn::model::Mode;
 
@@ -197,6 +197,12 @@ pub(super) static TABLE: &[Entry] = &[
     entry("show datapath", "Show the stages of the data path, and the drop reasons of each", |_| {
         Ok(show::datapath())
     }),
+    entry(
+        "show datapath threads",
+        "Show for a second how busy the threads are that carry packets, and what they hand off",
+        show_threads::show,
+    )
+    .asks("/v1/threads"),
     entry("show vpn ipsec sa", "List the tunnels with state, traffic and algorithms", show_vpn::sas)
         .asks(IPSEC),
     entry("show vpn ipsec sa detail", "Show all details of the IKE SAs and tunnels", show_vpn::details)

@@ -81,6 +81,8 @@ pub struct Unsupported {
     pub instead: &'static str,
 }
 
+/// Threads that seal and open packets of an interface.
+pub const THREADS: Type = Type::NumberOrAuto(1, 64);
 const PORT: Type = Type::Number(1, 65_535);
 
 impl Node {

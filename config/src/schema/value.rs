@@ -45,6 +45,8 @@ pub enum Type {
     Protocol,
     /// The limit of the MSS: a number of bytes, or the size that fits the MTU.
     SegmentSize,
+    /// A number, both ends included, or `auto`.
+    NumberOrAuto(u64, u64),
     /// 32 bytes in base64.
     Key,
     /// Bytes in base64: the text between the lines `-----BEGIN` and `-----END` of a PEM file.
@@ -72,6 +74,9 @@ pub enum Type {
     /// What is written into a file of another program.
     Form(Form),
 }
+
+/// Leaves a number to the program.
+const AUTO: &str = "auto";
 
 /// Characters in the path of a file.
 const LONGEST_PATH: usize = 1024;
@@ -110,6 +115,7 @@ impl Type {
             Self::SegmentSize => {
                 text == FITTING || whole(text).is_some_and(|number| (536..=65_535).contains(&number))
             }
+            Self::NumberOrAuto(low, high) => text == AUTO || Self::Number(low, high).check(text).is_ok(),
             Self::Key => key_of(text).is_some(),
             Self::Base64 => bytes_of(text).is_some_and(|bytes| !bytes.is_empty()),
             Self::StaticKey => text.len() == 512 && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
@@ -151,6 +157,7 @@ impl Type {
             Self::PeerAddress => "an IPv4 or IPv6 address, a domain name, or any".to_owned(),
             Self::Protocol => "an IP protocol: a number from 0 to 255 or a name such as tcp".to_owned(),
             Self::SegmentSize => format!("a number from 536 to 65535, or {FITTING}"),
+            Self::NumberOrAuto(low, high) => format!("a number from {low} to {high}, or {AUTO}"),
             Self::Key => "32 bytes in base64, 44 characters ending in =".to_owned(),
             Self::Base64 => "base64, in one line".to_owned(),
             Self::StaticKey => "512 hexadecimal digits, in one line".to_owned(),
@@ -243,6 +250,7 @@ impl fmt::Display for Type {
             Self::PeerAddress => f.write_str("<address>|<domain>|any"),
             Self::Protocol => write!(f, "<0-255>|<name>|{ALL_PROTOCOLS}"),
             Self::SegmentSize => write!(f, "<536-65535>|{FITTING}"),
+            Self::NumberOrAuto(low, high) => write!(f, "<{low}-{high}>|{AUTO}"),
             Self::Key => f.write_str("<key>"),
             Self::Base64 => f.write_str("<base64>"),
             Self::StaticKey => f.write_str("<hex>"),
@@ -364,6 +372,8 @@ mod tests {
             (Type::PeerAddress, "any", "a b", "domain name"),
             (Type::Protocol, "gre", "grey", "such as tcp"),
             (Type::Protocol, "255", "256", "from 0 to 255"),
+            (Type::NumberOrAuto(1, 64), "auto", "65", "from 1 to 64, or auto"),
+            (Type::NumberOrAuto(1, 64), "64", "Auto", "from 1 to 64, or auto"),
             (Type::SegmentSize, "clamp-mss-to-pmtu", "535", "from 536 to 65535, or clamp-mss-to-pmtu"),
             (Type::Key, key, "YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWl==", "base64"),
             (Type::Base64, "AAECAw==", "-----BEGIN", "between BEGIN and END"),

@@ -10,6 +10,7 @@ mod pki;
 mod reference;
 pub mod secgw;
 mod system;
+mod threads;
 mod wireguard;
 
 pub use commit_archive::CommitArchive;
@@ -20,6 +21,7 @@ pub use machine::Machine;
 pub use openvpn::OpenVpn;
 pub use secgw::Secgw;
 pub use system::Crypto;
+pub use threads::Threads;
 pub use wireguard::{Mss, Peer, WireGuard};
 
 use crate::error::{ConfigError, Location};

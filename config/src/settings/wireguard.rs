@@ -1,6 +1,6 @@
 //! `interfaces wireguard`, typed and checked.
 
-use super::{Reader, Settings, parsed, set_or_default};
+use super::{Reader, Settings, Threads, parsed, set_or_default};
 use crate::schema::{FITTING, key_of};
 use crate::tree::Tree;
 use crypto::{PrivateKey, PublicKey, Secret};
@@ -32,6 +32,8 @@ pub struct WireGuard {
     pub adjust_mss: [Option<Mss>; 2],
     /// Mark on outer packets; 0 for none.
     pub fwmark: u32,
+    /// Threads that encrypt and decrypt.
+    pub threads: Threads,
     /// Our private key.
     pub private_key: Secret,
     /// Peers that are not disabled, by name.
@@ -102,6 +104,7 @@ impl Reader {
             mtu: set_or_default(tree, "interfaces wireguard <interface>", "mtu"),
             adjust_mss: ["ip", "ipv6"].map(|version| tree.at(&[version])?.value("adjust-mss").and_then(mss)),
             fwmark,
+            threads: set_or_default(tree, "interfaces wireguard <interface>", "threads"),
             private_key,
             peers,
         })

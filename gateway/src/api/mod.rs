@@ -1,7 +1,7 @@
 //! The API of a daemon: HTTP and JSON on a Unix socket that only its owner may use.
 //!
 //! ```text
-//! GET /v1/drops     GET /v1/offloads    GET /v1/crypto
+//! GET /v1/drops     GET /v1/offloads    GET /v1/crypto    GET /v1/threads
 //! GET /v1/status    POST /v1/reload     GET /v1/log    GET /v1/log/AFTER
 //! GET /v1/configuration                POST /v1/configuration/commit
 //! GET /v1/configuration/revisions      POST /v1/configuration/confirm
@@ -21,6 +21,7 @@ pub mod model;
 pub mod openapi;
 pub mod server;
 mod status;
+mod threads;
 mod typed;
 pub(crate) mod words;
 
@@ -101,6 +102,7 @@ fn router(shown: Shown) -> Router {
     let own = Router::new()
         .route("/v1/drops", get(drops))
         .route("/v1/offloads", get(offloads))
+        .route("/v1/threads", get(threads::threads))
         .route("/v1/crypto", get(crypto))
         .route(openapi::PLACE, get(openapi::serve))
         .route("/v1/status", get(status::status))

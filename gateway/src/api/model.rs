@@ -130,6 +130,41 @@ pub struct Offload {
     pub fallbacks: u64,
 }
 
+/// `GET /v1/threads`
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
+pub struct Threads {
+    /// The threads that carry packets.
+    pub threads: Vec<Thread>,
+    /// What the workers of each interface with crypto threads hand off to them.
+    pub handoffs: Vec<Handoff>,
+}
+
+/// A thread that carries packets.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
+pub struct Thread {
+    /// Its number in the kernel.
+    pub id: u32,
+    /// Its name: the interface, and what it does.
+    pub name: String,
+    /// Nanoseconds that it was on a processor.
+    pub nanoseconds: u64,
+}
+
+/// What the workers of an interface have handed off.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
+pub struct Handoff {
+    /// The interface.
+    pub interface: String,
+    /// Its crypto threads.
+    pub crypto_threads: usize,
+    /// Bursts that were handed off.
+    pub handed_off: u64,
+    /// Those of them that a worker took back, as no crypto thread had begun them.
+    pub taken_back: u64,
+    /// Bursts that wait for a crypto thread now.
+    pub waiting: usize,
+}
+
 /// `GET /v1/crypto`
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Crypto {

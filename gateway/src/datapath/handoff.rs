@@ -4,6 +4,7 @@
 //! came. A burst that no crypto thread has begun when the worker has nothing else to do is worked by the worker itself.
 
 use super::idle_cores::IdleCores;
+use arc_swap::ArcSwapOption;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use port::Wake;
 use std::collections::VecDeque;
@@ -160,9 +161,15 @@ impl CryptoThreads {
     }
 }
 
+/// Where the workers of an interface find its crypto threads. A worker that is woken after a change uses the new ones.
+pub type CryptoThreadsSlot = Arc<ArcSwapOption<CryptoThreads>>;
+
 /// The bursts of a worker.
 pub struct Line<W> {
-    threads: Option<(Arc<CryptoThreads>, Arc<Owner>)>,
+    slot: CryptoThreadsSlot,
+    threads: Option<Arc<CryptoThreads>>,
+    owner: Option<Arc<Owner>>,
+    make: Box<dyn Fn() -> W + Send + Sync>,
     spare: Vec<Arc<Flight<W>>>,
     /// In the order in which they came.
     under_way: VecDeque<Arc<Flight<W>>>,
@@ -172,26 +179,58 @@ pub struct Line<W> {
 
 impl<W: Work + 'static> Line<W> {
     /// The line of a worker that hands nothing off.
-    pub fn alone(burst: W) -> Self {
-        let flight = Flight { burst: Mutex::new(burst), is_done: AtomicBool::new(false), owner: None };
-        Self { threads: None, spare: vec![Arc::new(flight)], under_way: VecDeque::new(), is_busy: false }
+    pub fn alone(make: impl Fn() -> W + Send + Sync + 'static) -> Self {
+        let mut line = Self {
+            slot: CryptoThreadsSlot::default(),
+            threads: None,
+            owner: None,
+            make: Box::new(make),
+            spare: Vec::new(),
+            under_way: VecDeque::new(),
+            is_busy: false,
+        };
+        line.resize();
+        line
     }
 
-    /// The line of a worker that waits for `wake`.
-    pub fn with(threads: Arc<CryptoThreads>, wake: Arc<Wake>, make: impl Fn() -> W) -> Self {
-        let owner = Arc::new(Owner { wake, is_waiting: AtomicBool::new(false) });
+    /// The same of a worker that waits for `wake`, and hands off to these threads.
+    #[must_use]
+    pub fn with_threads(mut self, slot: CryptoThreadsSlot, wake: Arc<Wake>) -> Self {
+        let owner = Owner { wake, is_waiting: AtomicBool::new(false) };
+        (self.slot, self.owner) = (slot, Some(Arc::new(owner)));
+        self.spare.clear();
+        self.resize();
+        self
+    }
+
+    /// Takes as many bursts as the threads ask for.
+    fn resize(&mut self) {
+        let threads = self.threads.as_ref().map_or(0, |threads| threads.count + MORE - 1);
+        let owner = &self.owner;
         let flight = || Flight {
-            burst: Mutex::new(make()),
+            burst: Mutex::new((self.make)()),
             is_done: AtomicBool::new(false),
-            owner: Some(Arc::clone(&owner)),
+            owner: owner.clone(),
         };
-        let spare = (0..threads.count + MORE).map(|_| Arc::new(flight())).collect();
-        Self { threads: Some((threads, owner)), spare, under_way: VecDeque::new(), is_busy: false }
+        self.spare.resize_with(1 + threads, || Arc::new(flight()));
+    }
+
+    /// Uses other threads from now on, if there are others. No burst is under way.
+    #[inline]
+    fn refresh(&mut self) {
+        let current = self.slot.load();
+        if current.as_ref().map(Arc::as_ptr) != self.threads.as_ref().map(Arc::as_ptr) {
+            self.threads = current.clone();
+            self.resize();
+        }
     }
 
     /// An empty burst; none if all are under way.
     #[inline]
     pub fn take(&mut self) -> Option<Arc<Flight<W>>> {
+        if self.under_way.is_empty() {
+            self.refresh();
+        }
         self.spare.pop()
     }
 
@@ -211,7 +250,7 @@ impl<W: Work + 'static> Line<W> {
     /// works it at once.
     #[inline]
     pub fn hand_off(&mut self, flight: Arc<Flight<W>>, now: Time) -> Option<Arc<Flight<W>>> {
-        let Some((threads, _)) = &self.threads else { return Some(flight) };
+        let Some(threads) = &self.threads else { return Some(flight) };
         let packets = flight.burst().packets();
         let is_worthwhile = self.is_busy && packets >= WORTHWHILE && threads.is_worthwhile(now);
         if self.under_way.is_empty() && !is_worthwhile {
@@ -239,7 +278,7 @@ impl<W: Work + 'static> Line<W> {
                 finish(&mut flight.burst());
                 self.give_back(flight);
             }
-            if self.threads.as_ref().is_some_and(|(threads, _)| !threads.help()) {
+            if self.threads.as_ref().is_some_and(|threads| !threads.help()) {
                 std::thread::yield_now();
             }
         }
@@ -247,7 +286,8 @@ impl<W: Work + 'static> Line<W> {
 
     /// Works a burst that waits for a crypto thread, or else calls `sleep` until there is more to do.
     pub fn wait(&mut self, sleep: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let (Some((threads, owner)), Some(next)) = (&self.threads, self.under_way.front()) else {
+        let (Some(threads), Some(owner), Some(next)) = (&self.threads, &self.owner, self.under_way.front())
+        else {
             return sleep();
         };
         if threads.help() {

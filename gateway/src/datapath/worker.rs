@@ -1,6 +1,6 @@
 //! The workers: the stages in their order, two functions a direction: `begin` up to what a crypto thread may do, `finish` from there on.
 
-use super::handoff::{CryptoThreads, Line, Work};
+use super::handoff::{CryptoThreadsSlot, Line, Work};
 use super::icmp_errors::IcmpErrors;
 use super::punt::Punt;
 use super::relay::Relay;
@@ -180,7 +180,6 @@ fn append(batch: &mut Batch, packet: &[u8]) -> bool {
 pub struct Outbound<R, T, A> {
     way: OutboundWay<R, T, A>,
     line: Line<Sealing>,
-    batch_bytes: usize,
 }
 
 /// All but the bursts.
@@ -204,7 +203,8 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
     ///
     /// `batch_bytes`: how much it carries at once, at least the largest packet with its rooms.
     pub fn new(shared: Shared, inside: R, errors_to: A, egress: Egress<T>, batch_bytes: usize) -> Self {
-        let line = Line::alone(Sealing::new(batch_bytes, &egress.drops));
+        let drops = Arc::clone(&egress.drops);
+        let line = Line::alone(move || Sealing::new(batch_bytes, &drops));
         let way = OutboundWay {
             shared,
             inside,
@@ -217,14 +217,13 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
             routed: Vec::new(),
             recent: Recent::default(),
         };
-        Self { way, line, batch_bytes }
+        Self { way, line }
     }
 
     /// The same, which hands bursts off to these threads. They wake it by `wake`, with which it must be served.
     #[must_use]
-    pub fn with_threads(self, threads: Arc<CryptoThreads>, wake: Arc<Wake>) -> Self {
-        let make = || Sealing::new(self.batch_bytes, &self.way.drops);
-        Self { line: Line::with(threads, wake, make), ..self }
+    pub fn with_crypto_threads(self, slot: CryptoThreadsSlot, wake: Arc<Wake>) -> Self {
+        Self { line: self.line.with_threads(slot, wake), ..self }
     }
 
     /// Carries one burst to its end; false when there was none. An error means that the inside is gone.
@@ -387,7 +386,6 @@ impl Work for Opening {
 pub struct Inbound<R, T> {
     way: InboundWay<R, T>,
     line: Line<Opening>,
-    batch_bytes: usize,
 }
 
 /// All but the bursts.
@@ -410,9 +408,10 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
         drops: Arc<DropCounters>,
         batch_bytes: usize,
     ) -> Self {
-        let line = Line::alone(Opening::new(batch_bytes, &drops));
+        let counters = Arc::clone(&drops);
+        let line = Line::alone(move || Opening::new(batch_bytes, &counters));
         let way = InboundWay { shared, outside, inside, punt, drops, relay: None };
-        Self { way, line, batch_bytes }
+        Self { way, line }
     }
 
     /// Relays packets for other clients, which leave by `outside`.
@@ -425,9 +424,8 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
 
     /// The same, which hands bursts off to these threads. They wake it by `wake`, with which it must be served.
     #[must_use]
-    pub fn with_threads(self, threads: Arc<CryptoThreads>, wake: Arc<Wake>) -> Self {
-        let make = || Opening::new(self.batch_bytes, &self.way.drops);
-        Self { line: Line::with(threads, wake, make), ..self }
+    pub fn with_crypto_threads(self, slot: CryptoThreadsSlot, wake: Arc<Wake>) -> Self {
+        Self { line: self.line.with_threads(slot, wake), ..self }
     }
 
     /// Carries one burst to its end; false when there was none. An error means that the outside is gone.

@@ -6,6 +6,7 @@ use super::ike_thread::{IkeThread, Inbox, Parts};
 use super::port::IkePort;
 use super::{MTU, NAME};
 use crate::clock::Clock;
+use crate::datapath::handoff::CryptoThreads;
 use crate::datapath::protocol::Protocol;
 use crate::datapath::punt::Punt;
 use crate::datapath::tables::Tables;
@@ -17,6 +18,7 @@ use crate::tunnel_interface::{
     Counters, Drops, InterfaceError, Options, Removed, SocketKind, TunnelInterface,
 };
 use crate::wireguard::update::UpdateError;
+use config::settings::Threads;
 use crossbeam_channel::unbounded;
 use crypto::{Engine, random};
 use port::Offloads;
@@ -132,6 +134,12 @@ impl Gateway {
         Ok(Self { tunnel, commands, initial: sockets, stop_port, port: Some(port) })
     }
 
+    /// Has packets sealed and opened by at most so many threads at once.
+    pub fn set_threads(&self, threads: Threads) -> Result<(), InterfaceError> {
+        let resources = |error| InterfaceError::Resources(NAME.to_owned(), error);
+        self.tunnel.set_threads(threads).map_err(resources)
+    }
+
     /// Serves these peers; others of the same names are ended first.
     pub fn add(&self, plans: Vec<Plan>) {
         self.commands.add(plans);
@@ -185,6 +193,10 @@ impl Counters for Gateway {
     fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
         let initial = (SocketKind::Ike, Arc::clone(&self.initial));
         self.tunnel.sockets().into_iter().chain([initial]).collect()
+    }
+
+    fn crypto_threads(&self) -> Option<Arc<CryptoThreads>> {
+        self.tunnel.crypto_threads()
     }
 }
 

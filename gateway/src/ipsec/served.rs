@@ -114,6 +114,7 @@ impl Served {
     /// Does all that may be refused, without removing anything.
     pub(super) fn prepare(&self, change: &Change, context: &Context) -> Result<(), ServiceError> {
         set_mtu(&change.settings)?;
+        self.set_threads(&change.settings)?;
         let prepared = change.prepared();
         // A new interface may have routes that it could not have before.
         if change.is_new || prepared != change.before {
@@ -128,7 +129,12 @@ impl Served {
     /// Undoes [`prepare`](Self::prepare) of a gateway that was there before.
     pub(super) fn undo_prepare(&self, change: &mut Change, context: &Context) -> Result<(), ServiceError> {
         set_mtu(&self.settings)?;
+        self.set_threads(&self.settings)?;
         Ok(context.host.set(NAME, change.before.take())?)
+    }
+
+    fn set_threads(&self, settings: &IpSec) -> Result<(), ServiceError> {
+        self.gateway.set_threads(settings.threads).map_err(|error| GatewayError::from(error).into())
     }
 
     /// Serves the peers.

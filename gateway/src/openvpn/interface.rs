@@ -7,6 +7,7 @@ use super::scripts::Answer;
 use super::settings::{ForClients, Remote, Settings};
 use super::tcp::Tcp;
 use crate::clock::Clock;
+use crate::datapath::handoff::CryptoThreads;
 use crate::datapath::protocol::Protocol;
 use crate::datapath::punt::Punt;
 use crate::datapath::tables::Tables;
@@ -238,6 +239,10 @@ impl Counters for Interface {
 
     fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
         self.tunnel.sockets()
+    }
+
+    fn crypto_threads(&self) -> Option<Arc<CryptoThreads>> {
+        self.tunnel.crypto_threads()
     }
 }
 

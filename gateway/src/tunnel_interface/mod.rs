@@ -5,6 +5,8 @@ pub mod binding;
 pub mod link;
 pub mod sender;
 
+use crate::datapath::handoff::{CryptoThreads, CryptoThreadsSlot};
+use crate::datapath::idle_cores::IdleCores;
 use crate::datapath::punt::Punt;
 use crate::datapath::worker::{Egress, Inbound, Outbound, Shared};
 use crate::host;
@@ -13,6 +15,7 @@ use crate::host::occupied;
 use crate::rights::Rights;
 use arc_swap::ArcSwapOption;
 use binding::Binding;
+use config::settings::Threads;
 use link::Follower;
 use packet::{DropCounters, DropReason};
 use port::fault::{Fault, Faults};
@@ -28,8 +31,8 @@ use port::{Offloads, Receive, Transmit, Wake};
 use rustix::io::Errno;
 use std::io;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -40,6 +43,10 @@ pub const DEFAULT_MTU: u32 = 1420;
 const QUEUE_LENGTH: u32 = 1000;
 /// Messages of a slow path that may wait on a TCP connection, beyond the limit of data: OpenVPN sends six at once.
 const SPARE: usize = 16;
+/// The workers of an interface that most packets have: one a direction.
+const WORKERS: usize = 2;
+/// The threads of `auto`, at most.
+const MOST_THREADS: usize = 64;
 /// How long a query of an interface that is to end may wait for its answer.
 const ANSWER: Duration = Duration::from_secs(10);
 
@@ -50,6 +57,10 @@ pub struct Options {
     pub without: Vec<String>,
     /// Faults to inject into what arrives from outside.
     pub faults: Option<Faults>,
+    /// How many threads seal and open packets at once.
+    pub threads: Threads,
+    /// For tests: packets are handed off also when no processor is idle.
+    pub hands_off_always: bool,
     /// Where to write down what passes inside and outside.
     pub capture_inside: Option<Capture>,
     /// See above.
@@ -117,6 +128,8 @@ pub trait Counters: Send + Sync {
     fn offloads(&self) -> &Offloads;
     /// Where its sockets are, and what they carry.
     fn sockets(&self) -> Vec<(SocketKind, SocketSlot)>;
+    /// Its crypto threads, if it has any.
+    fn crypto_threads(&self) -> Option<Arc<CryptoThreads>>;
 }
 
 /// Ports and workers of an interface. Dropping it ends them and removes the interface; its slow path must have been told before.
@@ -138,6 +151,10 @@ pub struct TunnelInterface {
     tcp_wake: Arc<Wake>,
     link_wake: Arc<Wake>,
     threads: Vec<JoinHandle<()>>,
+    crypto_threads: CryptoThreadsSlot,
+    hands_off_always: bool,
+    /// Those that run, and those before them that end.
+    crypto_handles: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// Says what has the name, if that is why there is no interface: the kernel has one number for many reasons.
@@ -186,6 +203,9 @@ impl TunnelInterface {
             tcp_wake: Arc::new(Wake::new()?),
             link_wake: Arc::new(Wake::new()?),
             threads: Vec::new(),
+            crypto_threads: CryptoThreadsSlot::default(),
+            hands_off_always: false,
+            crypto_handles: Mutex::default(),
         })
     }
 
@@ -221,6 +241,8 @@ impl TunnelInterface {
         if self.device.is_null() {
             tell(true, shared.tables.mtu.load(Ordering::Relaxed));
         }
+        self.hands_off_always = options.hands_off_always;
+        self.set_threads(options.threads)?;
         let follower = Follower {
             device: Arc::clone(&self.device),
             overhead,
@@ -336,6 +358,41 @@ impl TunnelInterface {
         Ok(())
     }
 
+    /// Has packets sealed and opened by at most so many threads at once: the two workers, and crypto threads beside them.
+    pub fn set_threads(&self, threads: Threads) -> io::Result<()> {
+        let cores = IdleCores::open()?;
+        let wanted = match threads {
+            Threads::Auto => cores.count().min(MOST_THREADS),
+            Threads::Count(count) => count.into(),
+        };
+        let wanted = wanted.saturating_sub(WORKERS);
+        if self.crypto_threads.load().as_ref().map_or(0, |threads| threads.count()) == wanted {
+            return Ok(());
+        }
+        let (crypto_threads, bodies) =
+            CryptoThreads::new(wanted, Some(cores).filter(|_| !self.hands_off_always));
+        let mut handles = self.crypto_handles.lock().unwrap_or_else(PoisonError::into_inner);
+        handles.retain(|handle| !handle.is_finished());
+        for body in bodies {
+            let name = format!("{} crypto", self.device.name());
+            handles.push(thread::Builder::new().name(name).spawn(move || {
+                Rights::Packets.keep();
+                body.serve();
+            })?);
+        }
+        self.crypto_threads.store(Some(crypto_threads).filter(|threads| threads.count() > 0));
+        // They let go of the threads that they had.
+        for wake in [&self.outbound_wake, &self.inbound_wake, &self.raw_wake, &self.tcp_wake] {
+            wake.notify();
+        }
+        Ok(())
+    }
+
+    /// Its crypto threads, if it has any.
+    pub fn crypto_threads(&self) -> Option<Arc<CryptoThreads>> {
+        self.crypto_threads.load_full()
+    }
+
     fn spawn(&mut self, role: &str, rights: Rights, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let name = format!("{} {role}", self.device.name());
         self.threads.push(thread::Builder::new().name(name).spawn(move || {
@@ -369,7 +426,8 @@ impl TunnelInterface {
             outside = Box::new(Counted::new(outside, Arc::clone(shaper)));
         }
         let egress = Egress::new(shared.clone(), outside, Arc::clone(&self.drops.outbound));
-        let mut worker = Outbound::new(shared.clone(), inside, answers, egress, tun::BATCH_BYTES);
+        let mut worker = Outbound::new(shared.clone(), inside, answers, egress, tun::BATCH_BYTES)
+            .with_crypto_threads(Arc::clone(&self.crypto_threads), Arc::clone(&self.outbound_wake));
         let (stop, wake) = (Arc::clone(&self.stop), Arc::clone(&self.outbound_wake));
         let name = self.device.name().to_owned();
         move || {
@@ -403,7 +461,8 @@ impl TunnelInterface {
         if let Some(capture) = &options.capture_inside {
             inside = Box::new(Captured::new(inside, capture.clone()));
         }
-        let mut worker = Inbound::new(shared.clone(), outside, inside, punt, drops, batch_bytes);
+        let mut worker = Inbound::new(shared.clone(), outside, inside, punt, drops, batch_bytes)
+            .with_crypto_threads(Arc::clone(&self.crypto_threads), Arc::clone(wake));
         if shared.tables.relayed_beside.get().is_some() {
             worker = worker.relaying(self.outside());
         }
@@ -441,6 +500,10 @@ impl Drop for TunnelInterface {
             // A worker that panicked has said so already.
             let _ = thread.join();
         }
+        // They end when nobody can hand off to them any more.
+        self.crypto_threads.store(None);
+        let handles = self.crypto_handles.get_mut().unwrap_or_else(PoisonError::into_inner);
+        handles.drain(..).for_each(|thread| drop(thread.join()));
     }
 }
 

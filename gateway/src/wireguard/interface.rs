@@ -3,6 +3,7 @@
 use super::handshake_thread::{Command, HandshakeThread, Inbox, Parts};
 use super::update::{Snapshot, Update, UpdateError};
 use crate::clock::Clock;
+use crate::datapath::handoff::CryptoThreads;
 use crate::datapath::protocol::Protocol;
 use crate::datapath::punt::Punt;
 use crate::datapath::tables::Tables;
@@ -11,7 +12,7 @@ use crate::rights::Rights;
 use crate::tunnel_interface::{
     Counters, DEFAULT_MTU, Drops, InterfaceError, Options, Removed, SocketKind, TunnelInterface,
 };
-use config::settings::Mss;
+use config::settings::{Mss, Threads};
 use crossbeam_channel::{Sender, unbounded};
 use crypto::{Engine, random};
 use packet::header::wireguard::DATA_OVERHEAD;
@@ -88,6 +89,12 @@ impl Interface {
         self.tunnel.set_offloads(without)
     }
 
+    /// Has packets sealed and opened by at most so many threads at once.
+    pub fn set_threads(&self, threads: Threads) -> Result<(), InterfaceError> {
+        let resources = |error| InterfaceError::Resources(self.name().to_owned(), error);
+        self.tunnel.set_threads(threads).map_err(resources)
+    }
+
     /// Clamps the segment sizes that TCP announces, over IPv4 and IPv6.
     pub fn set_segment_sizes(&self, sizes: [Option<Mss>; 2]) {
         for (place, size) in self.tables.segment_sizes.iter().zip(sizes) {
@@ -130,6 +137,10 @@ impl Counters for Interface {
 
     fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
         self.tunnel.sockets()
+    }
+
+    fn crypto_threads(&self) -> Option<Arc<CryptoThreads>> {
+        self.tunnel.crypto_threads()
     }
 }
 

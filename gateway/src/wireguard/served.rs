@@ -94,7 +94,8 @@ impl Served {
         context: &Context,
     ) -> Result<Self, ServiceError> {
         let wants = plan::wants(&wanted);
-        let options = Options { without: wanted.disabled_offloads.clone(), ..Options::default() };
+        let (without, threads) = (wanted.disabled_offloads.clone(), wanted.threads);
+        let options = Options { without, threads, ..Options::default() };
         check_port(name, &wanted).await?;
         let interface =
             Arc::new(Interface::create(name, context.engines.clone(), options, context.events.clone())?);
@@ -230,6 +231,7 @@ impl Served {
         self.set_mtu(&self.settings).map_err(refused)?;
         self.set_up(&self.settings).map_err(refused)?;
         self.interface.set_offloads(&self.settings.disabled_offloads)?;
+        self.interface.set_threads(self.settings.threads)?;
         self.interface.set_segment_sizes(self.settings.adjust_mss);
         host.set(name, Some(self.wants.clone())).map_err(refused)
     }
@@ -262,6 +264,7 @@ impl Served {
         }
         host.change(name, &self.wants, &change.wants).map_err(refused)?;
         self.interface.set_offloads(&change.settings.disabled_offloads)?;
+        self.interface.set_threads(change.settings.threads)?;
         self.interface.set_segment_sizes(change.settings.adjust_mss);
         self.exchange(change);
         self.is_known = true;
@@ -289,9 +292,10 @@ impl Served {
         }
         let up = self.set_up(&self.settings).map_err(refused);
         let offloads = self.interface.set_offloads(&self.settings.disabled_offloads);
+        let threads = self.interface.set_threads(self.settings.threads);
         self.interface.set_segment_sizes(self.settings.adjust_mss);
         let wants = host.set(name, Some(self.prepared(change))).map_err(refused);
-        updated.and(up).and(offloads.map_err(ServiceError::from)).and(wants)
+        updated.and(up).and(offloads.and(threads).map_err(ServiceError::from)).and(wants)
     }
 
     /// What the host is to have for it between the two steps. The rules of a tunnel for everything come when its mark does.

@@ -26,7 +26,7 @@ pub use tunnel::esp::Mode;
 pub use tunnel::ikev2::proposal::Encryption;
 pub use tunnel::ikev2::{Patience, Start};
 
-use super::{Reader, parsed, set_or_default};
+use super::{Reader, Threads, parsed, set_or_default};
 use crate::schema::hundredths;
 use crate::tree::Tree;
 use crypto::SecretBytes;
@@ -46,6 +46,8 @@ pub struct IpSec {
     pub passthrough: BTreeSet<IpNet>,
     /// How often and when a request is sent again.
     pub retransmission: Patience,
+    /// Threads that encrypt and decrypt.
+    pub threads: Threads,
     /// Peers that are not disabled, by name.
     pub peers: BTreeMap<String, Arc<Peer>>,
 }
@@ -343,6 +345,7 @@ impl Reader {
             passthrough,
             disable_route_autoinstall: tree.at(&["options", "disable-route-autoinstall"]).is_some(),
             retransmission: retransmission(tree),
+            threads: set_or_default(tree, "vpn ipsec", "threads"),
             peers,
         }
     }

@@ -1,0 +1,81 @@
+//! The threads that carry packets: how long each has run, and what workers hand off.
+
+use super::Shown;
+use super::model::{Handoff, Thread, Threads};
+use crate::tunnel_interface::Counters;
+use axum::Json;
+use axum::extract::State;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The longest name that the kernel has of a thread, in bytes.
+const LONGEST: usize = 15;
+
+pub(super) async fn threads(State(shown): State<Shown>) -> Json<Threads> {
+    let interfaces: Vec<Arc<dyn Counters>> = shown.interfaces().collect();
+    let names: Vec<&str> = interfaces.iter().map(|interface| interface.name()).collect();
+    let mut threads = of_process(Path::new("/proc/self/task"), &names);
+    threads.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
+    Json(Threads { threads, handoffs: interfaces.iter().filter_map(|it| handoff(&**it)).collect() })
+}
+
+fn handoff(interface: &dyn Counters) -> Option<Handoff> {
+    let threads = interface.crypto_threads()?;
+    let counters = threads.counters();
+    Some(Handoff {
+        interface: interface.name().to_owned(),
+        crypto_threads: threads.count(),
+        handed_off: counters.handed_off.load(Ordering::Relaxed),
+        taken_back: counters.taken_back.load(Ordering::Relaxed),
+        waiting: threads.backlog(),
+    })
+}
+
+/// The threads of these interfaces.
+fn of_process(tasks: &Path, interfaces: &[&str]) -> Vec<Thread> {
+    let entries = fs::read_dir(tasks).into_iter().flatten().flatten();
+    let thread = |entry: fs::DirEntry| {
+        let read = |file: &str| fs::read_to_string(entry.path().join(file)).ok();
+        let name = read("comm")?.trim_end().to_owned();
+        let is_of = |interface: &&str| {
+            let whole = format!("{interface} ");
+            name.starts_with(whole.get(..LONGEST).unwrap_or(&whole))
+        };
+        interfaces.iter().find(|interface| is_of(interface))?;
+        // proc_pid_schedstat(5): the time on a processor comes first.
+        let ran = read("schedstat")?.split_whitespace().next()?.parse().ok()?;
+        Some(Thread { id: entry.file_name().to_string_lossy().parse().ok()?, name, nanoseconds: ran })
+    };
+    entries.filter_map(thread).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_threads_of_the_interfaces_are_shown() {
+        let tasks = tempfile::tempdir().expect("a folder");
+        let all = [
+            ("7", "wg0 out", "5000 1 2"),
+            ("8", "wg01 out", "1 1 1"),
+            ("9", "averylonginterf", "9 9 9"),
+            ("10", "wg0 in", "not a number"),
+            ("11", "postern", "3 3 3"),
+        ];
+        for (id, name, ran) in all {
+            let folder = tasks.path().join(id);
+            fs::create_dir(&folder).expect("a new name");
+            fs::write(folder.join("comm"), format!("{name}\n")).expect("it can be written");
+            fs::write(folder.join("schedstat"), ran).expect("it can be written");
+        }
+        let mut found = of_process(tasks.path(), &["wg0", "averylonginterface"]);
+        found.sort_by_key(|thread| thread.id);
+        let expected = [(7, "wg0 out", 5000), (9, "averylonginterf", 9)];
+        let expected =
+            expected.map(|(id, name, nanoseconds)| Thread { id, name: name.to_owned(), nanoseconds });
+        assert_eq!(found, expected);
+    }
+}

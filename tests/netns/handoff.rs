@@ -1,0 +1,63 @@
+//! `threads`: crypto threads come and go with the configuration, and carry packets.
+
+use crate::daemon::{lines, started};
+use crate::support::{PATIENCE, answers, ask, postern, sites, tcp_arrives_whole};
+use lab::wait_until;
+use lab::wireguard::{Daemon, Plan, Tunnel};
+
+/// Nanoseconds that the crypto threads of a process have run, each.
+fn crypto_threads(process: u32) -> Vec<u64> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("it runs").flatten();
+    let ran = |task: std::fs::DirEntry| {
+        let read = |file: &str| std::fs::read_to_string(task.path().join(file)).ok();
+        read("comm")?.trim_end().ends_with(" crypto").then_some(())?;
+        read("schedstat")?.split_whitespace().next()?.parse().ok()
+    };
+    tasks.filter_map(ran).collect()
+}
+
+#[test]
+fn threads_come_and_go_at_a_commit_and_the_tunnel_stays() {
+    let Some((lab, a, _b, publics)) = started() else { return };
+    wait_until(PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
+    let socket = a.socket.to_string_lossy().into_owned();
+    let count = || {
+        let said = ask(&["show", "datapath", "threads", "--api", &socket]);
+        let threads = said["threads"].as_array().expect("a list");
+        let crypto = threads.iter().filter(|thread| thread["name"] == "wg0 crypto").count();
+        (crypto, said["handoffs"][0]["crypto_threads"].as_u64())
+    };
+    for (threads, expected) in
+        [("5", (3, Some(3))), ("3", (1, Some(1))), ("2", (0, None)), ("4", (2, Some(2)))]
+    {
+        let before = a.peer("other")["latest_handshake"].clone();
+        a.write(&lines(0, &publics[1], &[&format!("threads {threads}")]));
+        let said = a.reload();
+        assert!(said.contains("is in force"), "{said}");
+        assert!(answers(&lab, "a", "10.66.0.2"));
+        assert_eq!(a.peer("other")["latest_handshake"], before, "the session was kept");
+        // Threads that are given up end when the workers have noticed.
+        wait_until(PATIENCE, || count() == expected).unwrap_or_else(|_| panic!("{threads}: {:?}", count()));
+    }
+    a.write(&lines(0, &publics[1], &["threads 65"]));
+    let said = a.reload();
+    assert!(said.contains("\"65\" is not a number from 1 to 64, or auto"), "{said}");
+    assert_eq!(count(), (2, Some(2)));
+}
+
+#[test]
+fn packets_that_are_always_handed_off_arrive_whole_both_ways() {
+    let Some(mut lab) = sites() else { return };
+    let daemon = Daemon::Postern(postern());
+    let extra = ["--threads", "4", "--hand-off-always"];
+    let tunnel = Tunnel::start_between(&mut lab, [&daemon, &daemon], &Plan::SITES, &extra).expect("a tunnel");
+    for (from, to, end) in [("a", "b", 1), ("b", "a", 0)] {
+        tcp_arrives_whole(&lab, from, to, &tunnel.inside[end], 200 << 20).expect("whole");
+        tcp_arrives_whole(&lab, from, to, &tunnel.inside_v6[end], 50 << 20).expect("whole");
+    }
+    for gateway in &tunnel.gateways {
+        let ran = crypto_threads(gateway.process.id());
+        assert_eq!(ran.len(), 2, "{ran:?}");
+        assert!(ran.iter().sum::<u64>() > 1_000_000, "{ran:?}");
+    }
+}
