@@ -6,7 +6,7 @@ use crate::host::interfaces::{self, Row};
 use crate::output::{ago, bytes};
 use crate::request::Request;
 use ::bench::report::table;
-use gateway::api::model::{Drops, Offloads};
+use gateway::api::model::{Drops, Offloads, Worker, Workers};
 use gateway::wireguard::model::{Interface, Interfaces, Peer};
 
 /// The WireGuard interface that the request names, or all.
@@ -46,6 +46,21 @@ pub(crate) fn offloads(request: &Request) -> Result<Answer, Failure> {
     let answers: Vec<Offloads> = request.ask()?;
     let offloads = answers.into_iter().flat_map(|answer| answer.offloads).collect();
     Ok(Answer::new(Offloads { offloads }, offload_table))
+}
+
+pub(crate) fn statistics(request: &Request) -> Result<Answer, Failure> {
+    let answers: Vec<Workers> = request.ask()?;
+    let mut workers: Vec<Worker> = answers.into_iter().flat_map(|answer| answer.workers).collect();
+    if let Some(name) = request.value("INTERFACE") {
+        workers.retain(|worker| worker.interface == *name);
+        if workers.is_empty() {
+            return Err(format!("no worker serves {name}\n  fix: postern show interfaces statistics").into());
+        }
+    }
+    Ok(Answer::new(Workers { workers }, |found| {
+        let rows: Vec<Vec<String>> = found.workers.iter().flat_map(statistics_rows).collect();
+        table(&["Interface", "Worker", "What", "Number"], &rows)
+    }))
 }
 
 pub(crate) fn datapath() -> Answer {
@@ -153,6 +168,35 @@ fn drop_table(drops: &Drops) -> String {
     };
     let rows: Vec<Vec<String>> = drops.drops.iter().map(row).collect();
     table(&["Interface", "Reason", "Outbound", "Inbound", "Handshake", "Meaning"], &rows)
+}
+
+/// What a worker has counted, a row for each number.
+fn statistics_rows(worker: &Worker) -> Vec<Vec<String>> {
+    let mut before = 0;
+    let mut numbers: Vec<(String, String)> = vec![
+        ("packets".to_owned(), worker.received_packets.to_string()),
+        ("system calls a packet".to_owned(), of(worker.calls(), worker.received_packets, 2)),
+        ("bytes a receive".to_owned(), of(worker.received_bytes, worker.receives - worker.empty_receives, 0)),
+        ("bytes a send".to_owned(), of(worker.sent_bytes, worker.sends, 0)),
+        ("wake-ups".to_owned(), worker.wake_ups.to_string()),
+        ("receives that found nothing (EAGAIN)".to_owned(), worker.empty_receives.to_string()),
+    ];
+    for class in &worker.bursts {
+        let sizes = match class.packets {
+            Some(most) if most <= before + 1 => format!("{most}"),
+            Some(most) => format!("{} to {most}", before + 1),
+            None => format!("more than {before}"),
+        };
+        before = class.packets.unwrap_or(before);
+        numbers.push((format!("bursts of {sizes}"), class.bursts.to_string()));
+    }
+    let row = |(what, number)| vec![worker.interface.clone(), worker.worker.clone(), what, number];
+    numbers.into_iter().map(row).collect()
+}
+
+/// A ratio with so many digits behind the point; a dash if there is none.
+fn of(number: u64, by: u64, digits: usize) -> String {
+    if by == 0 { "-".to_owned() } else { format!("{:.digits$}", number as f64 / by as f64) }
 }
 
 fn offload_table(offloads: &Offloads) -> String {

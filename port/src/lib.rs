@@ -20,6 +20,7 @@ pub mod raw;
 pub mod schedule;
 pub mod shaper;
 pub mod socket_options;
+pub mod tally;
 pub mod tap;
 pub mod tcp;
 pub mod tun;
@@ -30,6 +31,7 @@ pub mod xdp;
 pub use offload::{Offload, Offloads};
 pub use pace::Pace;
 pub use socket_options::{MtuDiscovery, SocketOptions};
+pub use tally::Tally;
 pub use wake::Wake;
 
 use packet::{Batch, DropCounters};

@@ -49,6 +49,8 @@ const SECRETS: Flag = Flag { name: "secrets", about: "Show secrets, too; they ar
 const WIREGUARD: &str = "/v1/interfaces/wireguard";
 const OPENVPN_STATE: &str = "/v1/interfaces/openvpn";
 const OPENVPN_EXPLAIN: &str = "/v1/interfaces/openvpn/{INTERFACE}/explain";
+const WORKERS: &str = "/v1/workers";
+const STATISTICS: &str = "Show system calls, wake-ups, EAGAINs and sizes of bursts of the workers";
 const IPSEC: &str = "/v1/vpn/ipsec";
 const MACHINE: &str = "/v1/machine";
 
@@ -91,6 +93,7 @@ pub(super) static TABLE: &[Entry] = &[
     entry("show secgw ike detail", "Show all details of these IKE SAs and tunnels", show_secgw::ike_details)
         .asks(SECGW),
     entry("show interfaces", "List the interfaces of this machine", interfaces::all),
+    entry("show interfaces statistics", STATISTICS, show::statistics).asks(WORKERS),
     entry("show interfaces counters", "Show what the interfaces have carried and lost", interfaces::counters),
     entry("show interfaces detail", "Show all details of the interfaces", interfaces::details),
     entry("show interfaces bonding", "List the bonding interfaces", |request| {
@@ -147,6 +150,9 @@ pub(super) static TABLE: &[Entry] = &[
     entry("show interfaces openvpn INTERFACE", "Show one OpenVPN interface", show_openvpn::interface)
         .arguments(&[OPENVPN])
         .asks(OPENVPN_STATE),
+    entry("show interfaces openvpn INTERFACE statistics", STATISTICS, show::statistics)
+        .arguments(&[OPENVPN])
+        .asks(WORKERS),
     entry("show openvpn server", "List the clients that are connected with OpenVPN servers", |request| {
         show_openvpn::sessions(request, Mode::Server)
     })
@@ -170,6 +176,9 @@ pub(super) static TABLE: &[Entry] = &[
     )
     .arguments(&[INTERFACE])
     .asks(WIREGUARD),
+    entry("show interfaces wireguard INTERFACE statistics", STATISTICS, show::statistics)
+        .arguments(&[INTERFACE])
+        .asks(WORKERS),
     entry("show drops", "Show how many packets were dropped, by interface and reason", show::drops)
         .options(&[Flag { name: "all", about: "Include the reasons for which nothing was dropped" }])
         .asks("/v1/drops"),

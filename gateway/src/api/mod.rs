@@ -1,7 +1,7 @@
 //! The API of a daemon: HTTP and JSON on a Unix socket that only its owner may use.
 //!
 //! ```text
-//! GET /v1/drops     GET /v1/offloads    GET /v1/crypto    GET /v1/threads
+//! GET /v1/drops     GET /v1/offloads    GET /v1/crypto    GET /v1/threads    GET /v1/workers
 //! GET /v1/status    POST /v1/reload     GET /v1/log    GET /v1/log/AFTER
 //! GET /v1/configuration                POST /v1/configuration/commit
 //! GET /v1/configuration/revisions      POST /v1/configuration/confirm
@@ -30,7 +30,7 @@ pub use log::Keeper as LogKeeper;
 
 use crate::host::HeldReader;
 use crate::service::View;
-use crate::tunnel_interface::{Counters, Drops};
+use crate::tunnel_interface::{Counters, Drops, Tallies};
 pub use crate::unix_socket::Prepared;
 use crate::unix_socket::{Listener, SocketError};
 use ::crypto::choice::Choice;
@@ -40,6 +40,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use packet::DropReason;
+use port::Tally;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -103,6 +104,7 @@ fn router(shown: Shown) -> Router {
         .route("/v1/drops", get(drops))
         .route("/v1/offloads", get(offloads))
         .route("/v1/threads", get(threads::threads))
+        .route("/v1/workers", get(workers))
         .route("/v1/crypto", get(crypto))
         .route(openapi::PLACE, get(openapi::serve))
         .route("/v1/status", get(status::status))
@@ -145,6 +147,14 @@ async fn offloads(State(shown): State<Shown>) -> Json<model::Offloads> {
     Json(model::Offloads { offloads: shown.interfaces().flat_map(of).collect() })
 }
 
+async fn workers(State(shown): State<Shown>) -> Json<model::Workers> {
+    let of = |interface: Arc<dyn Counters>| {
+        let Tallies { outbound, inbound } = interface.tallies().clone();
+        [("out", outbound), ("in", inbound)].map(|(name, tally)| show_worker(interface.name(), name, &tally))
+    };
+    Json(model::Workers { workers: shown.interfaces().flat_map(of).collect() })
+}
+
 async fn crypto(State(shown): State<Shown>) -> Json<model::Crypto> {
     Json(engines::show(&shown.engines))
 }
@@ -162,6 +172,25 @@ fn show_drops(interface: &str, drops: &Drops) -> Vec<model::Drop> {
         }
     };
     DropReason::ALL.iter().map(show).collect()
+}
+
+fn show_worker(interface: &str, worker: &str, tally: &Tally) -> model::Worker {
+    let counted = tally.read();
+    let bursts = counted.bursts.iter().enumerate();
+    model::Worker {
+        interface: interface.to_owned(),
+        worker: worker.to_owned(),
+        wake_ups: counted.wake_ups,
+        receives: counted.receives,
+        empty_receives: counted.empty,
+        received_packets: counted.received_packets,
+        received_bytes: counted.received_bytes,
+        sends: counted.sends,
+        sent_bytes: counted.sent_bytes,
+        bursts: bursts
+            .map(|(class, &bursts)| model::Bursts { packets: port::tally::most(class), bursts })
+            .collect(),
+    }
 }
 
 fn show_offloads(interface: &str, offloads: &port::Offloads) -> Vec<model::Offload> {

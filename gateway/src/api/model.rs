@@ -104,6 +104,54 @@ pub struct Drop {
     pub handshake: u64,
 }
 
+/// `GET /v1/workers`
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
+pub struct Workers {
+    /// The workers of every interface that carry packets between TUN and UDP.
+    pub workers: Vec<Worker>,
+}
+
+/// What a worker's calls of the kernel brought.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
+pub struct Worker {
+    /// The interface.
+    pub interface: String,
+    /// The worker: `out`, from inside to outside, or `in`.
+    pub worker: String,
+    /// Calls that waited, and have ended.
+    pub wake_ups: u64,
+    /// Calls that received.
+    pub receives: u64,
+    /// Those of them that found nothing (EAGAIN).
+    pub empty_receives: u64,
+    /// Packets received.
+    pub received_packets: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Calls that sent.
+    pub sends: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Bursts by their size.
+    pub bursts: Vec<Bursts>,
+}
+
+impl Worker {
+    /// All calls.
+    pub fn calls(&self) -> u64 {
+        self.wake_ups + self.receives + self.sends
+    }
+}
+
+/// The bursts of more packets than in the class before, and of at most so many.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
+pub struct Bursts {
+    /// The most packets; none for the last class.
+    pub packets: Option<u64>,
+    /// The number of bursts.
+    pub bursts: u64,
+}
+
 /// `GET /v1/offloads`
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Offloads {

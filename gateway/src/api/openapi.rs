@@ -4,7 +4,7 @@ mod configuration;
 
 use super::model::{
     Commit, CommitErrors, Committed, Confirm, Confirmed, Conflicts, Crypto, Drops, InForce, Log, Offloads,
-    Problem, Reloaded, Revision, RevisionText, Saved, Status, Threads,
+    Problem, Reloaded, Revision, RevisionText, Saved, Status, Threads, Workers,
 };
 use super::server::TREE;
 use super::typed;
@@ -181,6 +181,7 @@ static OPERATIONS: &[Operation] = &[
     get::<Drops>("/v1/drops", "Lost packets by reason"),
     get::<Offloads>("/v1/offloads", "Offloads of the kernel by interface"),
     get::<Threads>("/v1/threads", "The threads that carry packets, and what workers hand off"),
+    get::<Workers>("/v1/workers", "System calls, wake-ups and bursts of the workers by interface"),
     get::<Log>("/v1/log", "The last lines of the log"),
     get::<Log>("/v1/log/{after}", "The lines of the log after a number"),
 ];

@@ -15,7 +15,7 @@ use crate::host::networks::MARK;
 use crate::ipsec::model;
 use crate::rights::Rights;
 use crate::tunnel_interface::{
-    Counters, Drops, InterfaceError, Options, Removed, SocketKind, TunnelInterface,
+    Counters, Drops, InterfaceError, Options, Removed, SocketKind, Tallies, TunnelInterface,
 };
 use crate::wireguard::update::UpdateError;
 use config::settings::Threads;
@@ -184,6 +184,10 @@ impl Counters for Gateway {
 
     fn drops(&self) -> &Drops {
         self.tunnel.drops()
+    }
+
+    fn tallies(&self) -> &Tallies {
+        self.tunnel.tallies()
     }
 
     fn offloads(&self) -> &Offloads {

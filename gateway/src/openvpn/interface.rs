@@ -14,7 +14,7 @@ use crate::datapath::tables::Tables;
 use crate::datapath::worker::Shared;
 use crate::rights::Rights;
 use crate::tunnel_interface::{
-    Counters, Drops, InterfaceError, Options, Removed, SocketKind, TunnelInterface,
+    Counters, Drops, InterfaceError, Options, Removed, SocketKind, Tallies, TunnelInterface,
 };
 use config::openvpn::settings::AuthRetry;
 use crossbeam_channel::{Sender, unbounded};
@@ -231,6 +231,10 @@ impl Counters for Interface {
 
     fn drops(&self) -> &Drops {
         self.tunnel.drops()
+    }
+
+    fn tallies(&self) -> &Tallies {
+        self.tunnel.tallies()
     }
 
     fn offloads(&self) -> &Offloads {

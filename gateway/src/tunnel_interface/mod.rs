@@ -27,7 +27,7 @@ use port::shaper::{Counted, Held, Shaper};
 use port::tcp::{self, TcpConnections, TcpReceive, TcpTransmit};
 use port::tun::{self, TunDevice, TunError, TunTransmit};
 use port::udp::{self, SocketSlot, UdpReceive, UdpTransmit};
-use port::{Offloads, Receive, Transmit, Wake};
+use port::{Offloads, Receive, Tally, Transmit, Wake};
 use rustix::io::Errno;
 use std::io;
 use std::num::NonZeroU32;
@@ -118,12 +118,23 @@ impl Drops {
     }
 }
 
+/// What the workers on TUN and UDP count of their calls: one tally a worker.
+#[derive(Clone, Default)]
+pub struct Tallies {
+    /// From inside to outside.
+    pub outbound: Arc<Tally>,
+    /// From outside to inside.
+    pub inbound: Arc<Tally>,
+}
+
 /// The counters that interfaces of all protocols have.
 pub trait Counters: Send + Sync {
     /// The name it was made with.
     fn name(&self) -> &str;
     /// Its drop counters.
     fn drops(&self) -> &Drops;
+    /// The tallies of its workers.
+    fn tallies(&self) -> &Tallies;
     /// Its offloads.
     fn offloads(&self) -> &Offloads;
     /// Where its sockets are, and what they carry.
@@ -144,6 +155,7 @@ pub struct TunnelInterface {
     /// The limit of what is sent, if there is one.
     shaper: Option<Arc<Shaper>>,
     drops: Drops,
+    tallies: Tallies,
     stop: Arc<AtomicBool>,
     outbound_wake: Arc<Wake>,
     inbound_wake: Arc<Wake>,
@@ -196,6 +208,7 @@ impl TunnelInterface {
             tcp: None,
             shaper: None,
             drops: Drops::default(),
+            tallies: Tallies::default(),
             stop: Arc::default(),
             outbound_wake: Arc::new(Wake::new()?),
             inbound_wake: Arc::new(Wake::new()?),
@@ -253,18 +266,23 @@ impl TunnelInterface {
         let outbound = self.outbound(shared, &options, events);
         if let Some(raw) = &self.raw {
             let outside = Box::new(RawReceive::new(Arc::clone(raw)));
-            let bytes = udp::BATCH_BYTES;
-            let inbound = self.inbound(shared, outside, bytes, &self.raw_wake, &options, punt.clone());
+            let (bytes, inside) = (udp::BATCH_BYTES, self.inside());
+            let inbound =
+                self.inbound(shared, (outside, inside), bytes, &self.raw_wake, &options, punt.clone());
             self.spawn("raw", Rights::Packets, inbound)?;
         }
         if let Some(connections) = &self.tcp {
             let outside = Box::new(TcpReceive::new(Arc::clone(connections)));
-            let bytes = tcp::BATCH_BYTES;
-            let inbound = self.inbound(shared, outside, bytes, &self.tcp_wake, &options, punt.clone());
+            let (bytes, inside) = (tcp::BATCH_BYTES, self.inside());
+            let inbound =
+                self.inbound(shared, (outside, inside), bytes, &self.tcp_wake, &options, punt.clone());
             self.spawn("tcp", Rights::Packets, inbound)?;
         }
-        let outside = Box::new(UdpReceive::new(Arc::clone(&self.slot), Arc::clone(&self.offloads)));
-        let inbound = self.inbound(shared, outside, udp::BATCH_BYTES, &self.inbound_wake, &options, punt);
+        let tally = &self.tallies.inbound;
+        let outside = UdpReceive::new(Arc::clone(&self.slot), Arc::clone(&self.offloads));
+        let outside = Box::new(outside.counted(Arc::clone(tally)));
+        let (bytes, inside) = (udp::BATCH_BYTES, self.inside().counted(Arc::clone(tally)));
+        let inbound = self.inbound(shared, (outside, inside), bytes, &self.inbound_wake, &options, punt);
         self.spawn("out", Rights::Packets, outbound)?;
         self.spawn("in", Rights::Packets, inbound)?;
         if self.device.is_null() {
@@ -303,6 +321,11 @@ impl TunnelInterface {
         &self.drops
     }
 
+    /// The tallies of its workers.
+    pub fn tallies(&self) -> &Tallies {
+        &self.tallies
+    }
+
     /// Where its sockets are, and what they carry.
     pub fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
         let raw = self.raw.iter().map(|slot| (SocketKind::Esp, Arc::clone(slot)));
@@ -311,7 +334,12 @@ impl TunnelInterface {
 
     /// A port that sends outside.
     pub fn outside(&self) -> Box<dyn Transmit> {
-        let in_udp = UdpTransmit::new(Arc::clone(&self.slot), Arc::clone(&self.offloads));
+        self.outside_counted(Arc::default())
+    }
+
+    /// The same, which counts its calls on UDP sockets.
+    fn outside_counted(&self, tally: Arc<Tally>) -> Box<dyn Transmit> {
+        let in_udp = UdpTransmit::new(Arc::clone(&self.slot), Arc::clone(&self.offloads)).counted(tally);
         match (&self.raw, &self.tcp) {
             (Some(raw), _) => Box::new(EspTransmit::new(in_udp, Arc::clone(raw))),
             (None, Some(tcp)) => Box::new(TcpTransmit::new(Arc::clone(tcp), in_udp, 0)),
@@ -326,6 +354,11 @@ impl TunnelInterface {
             Some(tcp) => Box::new(TcpTransmit::new(Arc::clone(tcp), in_udp, SPARE)),
             None => self.outside(),
         }
+    }
+
+    /// A port that writes inside.
+    fn inside(&self) -> TunTransmit {
+        TunTransmit::new(Arc::clone(&self.device), Arc::clone(&self.offloads))
     }
 
     /// What wakes the worker that receives from outside.
@@ -413,11 +446,12 @@ impl TunnelInterface {
         if self.shaper.as_ref().is_some_and(|shaper| shaper.is_slow()) {
             inside.take_singly();
         }
-        let mut inside: Box<dyn Receive> = Box::new(inside);
+        let tally = &self.tallies.outbound;
+        let mut inside: Box<dyn Receive> = Box::new(inside.counted(Arc::clone(tally)));
         if let Some(capture) = &options.capture_inside {
             inside = Box::new(Captured::new(inside, capture.clone()));
         }
-        let mut outside = self.outside();
+        let mut outside = self.outside_counted(Arc::clone(tally));
         if let Some(capture) = &options.capture_outside {
             outside = Box::new(Captured::new(outside, capture.clone()));
         }
@@ -443,7 +477,7 @@ impl TunnelInterface {
     fn inbound(
         &self,
         shared: &Shared,
-        mut outside: Box<dyn Receive>,
+        (mut outside, inside): (Box<dyn Receive>, TunTransmit),
         batch_bytes: usize,
         wake: &Arc<Wake>,
         options: &Options,
@@ -456,8 +490,7 @@ impl TunnelInterface {
         if let Some(faults) = &options.faults {
             outside = Box::new(Fault::new(outside, *faults, Arc::clone(&drops)));
         }
-        let mut inside: Box<dyn Transmit> =
-            Box::new(TunTransmit::new(Arc::clone(&self.device), Arc::clone(&self.offloads)));
+        let mut inside: Box<dyn Transmit> = Box::new(inside);
         if let Some(capture) = &options.capture_inside {
             inside = Box::new(Captured::new(inside, capture.clone()));
         }

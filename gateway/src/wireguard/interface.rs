@@ -10,7 +10,7 @@ use crate::datapath::tables::Tables;
 use crate::datapath::worker::Shared;
 use crate::rights::Rights;
 use crate::tunnel_interface::{
-    Counters, DEFAULT_MTU, Drops, InterfaceError, Options, Removed, SocketKind, TunnelInterface,
+    Counters, DEFAULT_MTU, Drops, InterfaceError, Options, Removed, SocketKind, Tallies, TunnelInterface,
 };
 use config::settings::{Mss, Threads};
 use crossbeam_channel::{Sender, unbounded};
@@ -129,6 +129,10 @@ impl Counters for Interface {
 
     fn drops(&self) -> &Drops {
         self.tunnel.drops()
+    }
+
+    fn tallies(&self) -> &Tallies {
+        self.tunnel.tallies()
     }
 
     fn offloads(&self) -> &Offloads {

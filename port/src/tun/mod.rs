@@ -14,7 +14,7 @@ pub use device::{TunDevice, TunError};
 
 use crate::moderation::Moderation;
 use crate::offload::State;
-use crate::{Offload, Offloads, Pace, Receive, Transmit, Wake};
+use crate::{Offload, Offloads, Pace, Receive, Tally, Transmit, Wake};
 use coalesce::{Coalescer, Group, MAXIMUM_PACKETS, SuperPacket};
 use packet::{Batch, DropCounters, DropReason, Slab};
 use rustix::io::Errno;
@@ -44,6 +44,7 @@ pub struct TunReceive {
     /// The most packets that are collected.
     most: usize,
     moderation: Moderation,
+    tally: Arc<Tally>,
 }
 
 /// Writes packets to the interface.
@@ -53,6 +54,7 @@ pub struct TunTransmit {
     coalescer: Coalescer,
     /// The number of consecutively refused super-packets.
     refused: u32,
+    tally: Arc<Tally>,
 }
 
 /// The two halves of an interface.
@@ -66,6 +68,7 @@ pub fn halves(device: Arc<TunDevice>, offloads: Arc<Offloads>) -> (TunReceive, T
         unfinished: None,
         most: usize::MAX,
         moderation: Moderation::default(),
+        tally: Arc::default(),
     };
     (receive, TunTransmit::new(device, offloads))
 }
@@ -81,11 +84,15 @@ impl Receive for TunReceive {
         while self.ready && self.unfinished.is_none() && batch.len() - before < burst {
             match self.read(drops) {
                 Ok(()) => self.cut(batch),
-                Err(Errno::AGAIN) => self.ready = false,
+                Err(Errno::AGAIN) => {
+                    self.tally.empty();
+                    self.ready = false;
+                }
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
+        self.tally.burst(batch.len() - before);
         Ok(batch.len() - before)
     }
 
@@ -99,6 +106,7 @@ impl Receive for TunReceive {
             } else {
                 [self.ready] = wake.wait([Some(self.device.as_fd())])?;
             }
+            self.tally.wake_up();
         }
         Ok(())
     }
@@ -110,12 +118,19 @@ impl TunReceive {
         self.most = 1;
     }
 
+    /// Counts its calls in `tally`.
+    #[must_use]
+    pub fn counted(self, tally: Arc<Tally>) -> Self {
+        Self { tally, ..self }
+    }
+
     /// Reads one packet or super-packet into the staging area.
     fn read(&mut self, drops: &DropCounters) -> Result<(), Errno> {
         let mut header = VirtioHeader::default();
         let staging = self.staging.bytes_mut();
         let mut pieces = [IoSliceMut::new(header.as_mut_bytes()), IoSliceMut::new(staging)];
         let length = rustix::io::readv(&self.device, &mut pieces)?.saturating_sub(VirtioHeader::LENGTH);
+        self.tally.receive(length);
         match Segmenter::new(&header, &mut staging[..length]) {
             Ok(segmenter) => self.unfinished = Some((length, segmenter)),
             // The kernel delivered an invalid super-packet.
@@ -144,7 +159,13 @@ impl TunReceive {
 impl TunTransmit {
     /// Creates a further sending half, for packets from other threads than the worker.
     pub fn new(device: Arc<TunDevice>, offloads: Arc<Offloads>) -> Self {
-        Self { device, offloads, coalescer: Coalescer::default(), refused: 0 }
+        Self { device, offloads, coalescer: Coalescer::default(), refused: 0, tally: Arc::default() }
+    }
+
+    /// Counts its calls in `tally`.
+    #[must_use]
+    pub fn counted(self, tally: Arc<Tally>) -> Self {
+        Self { tally, ..self }
     }
 
     /// Writes the groups of the last batch by calls of `write`.
@@ -217,8 +238,11 @@ fn note(tun_gro: &Offload, refused: u32, count: usize, outcome: Result<(), Errno
 impl Transmit for TunTransmit {
     fn transmit(&mut self, batch: &mut Batch, drops: &DropCounters) {
         self.coalescer.group(batch, self.offloads.tun_gro.is_on(), self.offloads.tun_uso.is_on());
-        let device = Arc::clone(&self.device);
-        self.write_groups(batch, drops, |pieces| write(&device, pieces));
+        let (device, tally) = (Arc::clone(&self.device), Arc::clone(&self.tally));
+        self.write_groups(batch, drops, |pieces| {
+            tally.send(pieces.iter().map(|piece| piece.len()).sum());
+            write(&device, pieces)
+        });
     }
 }
 

@@ -5,7 +5,7 @@ use super::control::{Control, Name, endpoint};
 use super::last_error;
 use super::socket::{MOST_RECEIVING, SocketSlot, UdpSockets};
 use crate::moderation::Moderation;
-use crate::{Offloads, Pace, Receive, Wake};
+use crate::{Offloads, Pace, Receive, Tally, Wake};
 use arc_swap::Guard;
 use arrayvec::ArrayVec;
 use packet::{Batch, DropCounters, DropReason, Slab};
@@ -51,6 +51,7 @@ pub struct UdpReceive {
     /// Where the kernel writes sources and control messages.
     names: [Name; MESSAGES],
     controls: [Control; MESSAGES],
+    tally: Arc<Tally>,
 }
 
 /// What is known about a socket.
@@ -84,7 +85,14 @@ impl UdpReceive {
             messages: MESSAGES,
             names: [Name::new(); MESSAGES],
             controls: [Control::new(); MESSAGES],
+            tally: Arc::default(),
         }
+    }
+
+    /// Counts its calls in `tally`.
+    #[must_use]
+    pub fn counted(self, tally: Arc<Tally>) -> Self {
+        Self { tally, ..self }
     }
 
     /// Switches to new sockets, if `slot` has changed.
@@ -119,6 +127,8 @@ impl UdpReceive {
         self.names[..asked].fill(Name::new());
         let lengths = receive_messages(fd, batch, &areas[..asked], &mut self.names, &mut self.controls)?;
         let received = lengths.iter().flatten().count();
+        let bytes = lengths.iter().flatten().map(|(length, _)| length.as_ref().unwrap_or(&0)).sum();
+        self.tally.receive(bytes);
         for (index, &(length, control)) in lengths.iter().flatten().enumerate() {
             let length = match length {
                 Ok(length) => length,
@@ -153,6 +163,9 @@ impl UdpReceive {
                 state.is_ready = !state.is_failing();
             }
             outcome => {
+                if matches!(outcome, Some(Err(_))) {
+                    self.tally.empty();
+                }
                 state.failures = 0;
                 state.had |= matches!(outcome, Some(Ok(_)));
                 state.is_ready = matches!(outcome, Some(Ok(true)));
@@ -196,12 +209,14 @@ impl Receive for UdpReceive {
             }
         }
         self.first = (self.first + 1) % count;
+        self.tally.burst(batch.len() - before);
         Ok(batch.len() - before)
     }
 
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
         self.follow();
         if self.states.iter().all(|state| !state.is_ready) {
+            self.tally.wake_up();
             if self.pause(wake)? {
                 return Ok(());
             }
@@ -218,6 +233,7 @@ impl Receive for UdpReceive {
             // The first packet of a burst is taken with those that follow at once.
             if let Some(pause) = Pace::now().pause().filter(|_| self.moderation.is_busy()) {
                 let [] = wake.wait_at_most([], Some(pause))?;
+                self.tally.wake_up();
             }
         }
         self.bursts = 0;

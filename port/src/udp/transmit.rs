@@ -6,7 +6,7 @@ use super::control::{Control, Name};
 use super::last_error;
 use super::socket::{Path, SocketSlot, UdpSockets};
 use crate::offload::State;
-use crate::{Offloads, Transmit};
+use crate::{Offloads, Tally, Transmit};
 use arrayvec::ArrayVec;
 use packet::{Batch, DropCounters, DropReason, Endpoint};
 use rustix::io::Errno;
@@ -36,6 +36,7 @@ pub struct UdpTransmit {
     narrow: ArrayVec<Narrow, NARROW>,
     congestion: Congestion,
     refusal: Option<Errno>,
+    tally: Arc<Tally>,
 }
 
 /// A path for which the kernel refuses to segment to a size, although it fragments datagrams of this size.
@@ -67,7 +68,14 @@ struct Plan {
 impl UdpTransmit {
     /// Sends on the sockets in `slot`.
     pub fn new(slot: SocketSlot, offloads: Arc<Offloads>) -> Self {
-        Self { slot, offloads, narrow: ArrayVec::new(), congestion: Congestion::new(), refusal: None }
+        let (narrow, congestion) = (ArrayVec::new(), Congestion::new());
+        Self { slot, offloads, narrow, congestion, refusal: None, tally: Arc::default() }
+    }
+
+    /// Counts its calls in `tally`.
+    #[must_use]
+    pub fn counted(self, tally: Arc<Tally>) -> Self {
+        Self { tally, ..self }
     }
 
     /// The maximum number of segments of `size` bytes in one send to `remote`.
@@ -147,7 +155,10 @@ impl UdpTransmit {
         let endpoint = groups.first().and_then(|group| remote(batch, group)).ok_or(Errno::DESTADDRREQ)?;
         let path = Path::from(endpoint);
         let fd = sockets.fd(&path, self.congestion.own(&path)).ok_or(Errno::AFNOSUPPORT)?;
-        send_groups(fd, groups, packets, batch)
+        let outcome = send_groups(fd, groups, packets, batch);
+        let sent = &groups[..*outcome.as_ref().unwrap_or(&0)];
+        self.tally.send(sent.iter().map(|group| group.bytes(packets, batch)).sum());
+        outcome
     }
 
     /// Handles a full socket of a group.
@@ -280,6 +291,12 @@ impl Group {
     /// The range of its pieces in the list of all pieces.
     fn pieces(self) -> Range<usize> {
         self.first..self.first + self.count
+    }
+
+    /// Bytes of its datagrams: all but the last have the same size.
+    fn bytes(self, packets: &[usize], batch: &Batch) -> usize {
+        let last = batch.packet(packets[self.first + self.count - 1]).len();
+        (self.count - 1) * self.size + last
     }
 }
 
