@@ -4,6 +4,7 @@
 //! a shared machine change by a third from minute to minute.
 #![forbid(unsafe_code)]
 
+pub mod ceiling;
 pub mod choice;
 pub mod commit;
 pub mod crowd;

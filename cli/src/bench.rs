@@ -1,12 +1,12 @@
 //! `postern bench`: measurements.
 
 use crate::{
-    Outcome, bench_crypto, bench_document, bench_look_up, bench_openvpn, bench_rfc2544, bench_secgw, openvpn,
-    run, version, wireguard,
+    Outcome, bench_crypto, bench_document, bench_look_up, bench_openvpn, bench_rfc2544, bench_secgw, engines,
+    openvpn, run, version, wireguard,
 };
 use ::bench::report::Build;
 use ::bench::sites::Suite;
-use ::bench::{commit, crypto::worker, flood, ike, peers, pipeline, scaling, system, tunnel};
+use ::bench::{ceiling, commit, crypto::worker, flood, ike, peers, pipeline, scaling, system, tunnel};
 use clap::{Args, Subcommand, ValueEnum};
 use crypto::choice::Choice;
 use crypto::engine::{Engine, none};
@@ -75,6 +75,15 @@ enum What {
         /// Name of the interface
         interface: String,
     },
+    /// TUN to UDP and back with nothing but the cipher, for `--peer ceiling`
+    #[command(hide = true)]
+    Ceiling {
+        /// Name of the interface
+        interface: String,
+        /// Do not encrypt
+        #[arg(long)]
+        without_cipher: bool,
+    },
     /// `postern openvpn` that does not encrypt, for `bench openvpn`
     #[command(hide = true)]
     OpenvpnWithoutCipher {
@@ -100,6 +109,7 @@ impl What {
             self,
             Self::CryptoWorker
                 | Self::GatewayWithoutCipher { .. }
+                | Self::Ceiling { .. }
                 | Self::OpenvpnWithoutCipher { .. }
                 | Self::RunWithoutCipher { .. }
         )
@@ -294,6 +304,8 @@ enum Peer {
     WireguardGo,
     /// This program, with its cipher
     Postern,
+    /// The least that carries packets with our ports and the cipher of our gateways: what is possible
+    Ceiling,
     /// Nothing
     None,
 }
@@ -426,9 +438,17 @@ fn measure(arguments: Arguments) -> Outcome {
         }
         What::OpenvpnStorm(arguments) => show!(bench_openvpn::storm(arguments, program()?, progress)?),
         What::GatewayWithoutCipher { interface } => wireguard::serve_without_cipher(interface),
+        What::Ceiling { interface, without_cipher } => serve_ceiling(&interface, without_cipher),
         What::OpenvpnWithoutCipher { directives } => openvpn::run_without_cipher(directives),
         What::RunWithoutCipher { config, api } => run::run_without_cipher(config, api),
     }
+}
+
+fn serve_ceiling(interface: &str, without_cipher: bool) -> Outcome {
+    if without_cipher {
+        return ceiling::serve(interface, &none::None);
+    }
+    ceiling::serve(interface, &*engines::choice(&[crypto::Cipher::ChaCha20Poly1305.into()]))
 }
 
 fn say(json: bool, save: Option<&Path>, value: &serde_json::Value, text: &str) -> Outcome {
@@ -455,6 +475,7 @@ fn measure_tunnel(arguments: Tunnel, program: PathBuf, progress: bool) -> ::benc
                 (None, None) => Daemon::Postern(program),
             })
         }
+        Peer::Ceiling => Some(Daemon::Ceiling(program, arguments.cipher != Cipher::None)),
         Peer::None => None,
     };
     let daemons = [ours].into_iter().chain(peer).collect();

@@ -22,6 +22,8 @@ pub enum Daemon {
     PosternWithThreads(PathBuf, u8),
     /// Postern without encryption, to measure the cost of the rest.
     PosternWithoutCipher(PathBuf),
+    /// The ceiling: the least that carries packets with the ports of this Postern program, and with its cipher or without.
+    Ceiling(PathBuf, bool),
     /// wireguard-go, or a program with the same command line.
     WireguardGo(PathBuf),
 }
@@ -34,6 +36,8 @@ impl Daemon {
             Self::PosternWithEngine(_, engine) => format!("postern, {engine}"),
             Self::PosternWithThreads(_, threads) => format!("postern, {threads} threads"),
             Self::PosternWithoutCipher(_) => "postern, no cipher".to_owned(),
+            Self::Ceiling(_, true) => "ceiling".to_owned(),
+            Self::Ceiling(_, false) => "ceiling, no cipher".to_owned(),
             Self::WireguardGo(path) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         }
     }
@@ -44,7 +48,8 @@ impl Daemon {
             Self::Postern(program)
             | Self::PosternWithEngine(program, _)
             | Self::PosternWithThreads(program, _)
-            | Self::PosternWithoutCipher(program) => version_of_postern(program),
+            | Self::PosternWithoutCipher(program)
+            | Self::Ceiling(program, _) => version_of_postern(program),
             Self::WireguardGo(path) => {
                 let said = crate::run(&path.to_string_lossy(), ["--version"]).unwrap_or_default();
                 said.lines().next().unwrap_or("unknown").to_owned()
@@ -75,6 +80,8 @@ impl Daemon {
                 (program, vec!["wireguard", "--foreground", "--engine", engine])
             }
             Self::PosternWithoutCipher(program) => (program, vec!["bench", "gateway-without-cipher"]),
+            Self::Ceiling(program, true) => (program, vec!["bench", "ceiling"]),
+            Self::Ceiling(program, false) => (program, vec!["bench", "ceiling", "--without-cipher"]),
             Self::WireguardGo(program) => (program, vec!["--foreground"]),
         };
         let mut command = lab.command(namespace, program);
