@@ -18,7 +18,7 @@ use lab::wireguard::{Daemon, Gateway, Plan, Tunnel};
 use lab::{Lab, ipsec};
 use port::Wake;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -192,8 +192,8 @@ fn nanoseconds(cores: usize, serial: f64, cipher: f64, handoff: f64) -> f64 {
 
 /// The price of the cipher for packets of the sizes of all loads: sealing and opening.
 fn cipher_costs(options: &Options, protection: Protection) -> Outcome<BTreeMap<usize, [f64; 2]>> {
-    let sizes: BTreeMap<usize, ()> = LOADS.into_iter().map(|load| (load.bytes(), ())).collect();
-    let loads = sizes.keys().map(|&size| (size.to_string(), vec![size])).collect();
+    let sizes: BTreeSet<usize> = LOADS.into_iter().map(Load::bytes).collect();
+    let loads = sizes.iter().map(|&size| (size.to_string(), vec![size])).collect();
     let engine: Arc<dyn Engine> = Arc::<Choice>::clone(&options.choice);
     let measured = pipeline::run(&pipeline::Options {
         protection,
@@ -204,7 +204,7 @@ fn cipher_costs(options: &Options, protection: Protection) -> Outcome<BTreeMap<u
         time: Duration::from_millis(200),
     })?;
     Ok(sizes
-        .into_keys()
+        .into_iter()
         .zip(measured.loads.iter().map(|load| [load.outbound.bare, load.inbound.bare]))
         .collect())
 }
@@ -337,10 +337,9 @@ fn read_from(lab: &Lab, gateway: &Gateway) -> Outcome<u64> {
 fn ran(gateway: &Gateway, roles: &[&str]) -> Outcome<u64> {
     let tasks = format!("/proc/{}/task", gateway.process.id());
     let mut nanoseconds = 0;
-    for task in std::fs::read_dir(&tasks)? {
-        let read = |file: &str| {
-            std::fs::read_to_string(task.as_ref().map_or(tasks.as_str().into(), |it| it.path()).join(file))
-        };
+    for task in std::fs::read_dir(tasks)? {
+        let folder = task?.path();
+        let read = |file: &str| std::fs::read_to_string(folder.join(file));
         let name = read("comm")?;
         if roles.iter().any(|role| name.trim_end().ends_with(&format!(" {role}"))) {
             let schedstat = read("schedstat")?;

@@ -57,7 +57,7 @@ fn watch(stop: &AtomicBool, is_ready: &AtomicBool) -> Wire {
             }
         }
     }
-    let full = ends.iter_mut().flat_map(|end| end.counters()).filter(|(name, _)| *name == "rx_ring_full");
+    let full = ends.iter_mut().flat_map(Receive::counters).filter(|(name, _)| *name == "rx_ring_full");
     wire.missed = full.map(|(_, count)| count as usize).sum();
     wire
 }

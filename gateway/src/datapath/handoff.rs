@@ -220,7 +220,7 @@ impl<W: Work + 'static> Line<W> {
     fn refresh(&mut self) {
         let current = self.slot.load();
         if current.as_ref().map(Arc::as_ptr) != self.threads.as_ref().map(Arc::as_ptr) {
-            self.threads = current.clone();
+            self.threads.clone_from(&current);
             self.resize();
         }
     }
