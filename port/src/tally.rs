@@ -48,7 +48,7 @@ pub struct Counted {
     pub received_packets: u64,
     /// Bytes received.
     pub received_bytes: u64,
-    /// Calls that sent.
+    /// Calls to send; one that is refused sends no bytes.
     pub sends: u64,
     /// Bytes sent.
     pub sent_bytes: u64,

@@ -46,6 +46,7 @@ mod secgw;
 mod secgw_fragments;
 mod secgw_jumbo;
 mod shell;
+mod statistics;
 mod support;
 mod tester;
 mod transactions;

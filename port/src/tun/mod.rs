@@ -240,8 +240,10 @@ impl Transmit for TunTransmit {
         self.coalescer.group(batch, self.offloads.tun_gro.is_on(), self.offloads.tun_uso.is_on());
         let (device, tally) = (Arc::clone(&self.device), Arc::clone(&self.tally));
         self.write_groups(batch, drops, |pieces| {
-            tally.send(pieces.iter().map(|piece| piece.len()).sum());
-            write(&device, pieces)
+            let outcome = write(&device, pieces);
+            let sent = if outcome.is_ok() { pieces.iter().map(|piece| piece.len()).sum() } else { 0 };
+            tally.send(sent);
+            outcome
         });
     }
 }

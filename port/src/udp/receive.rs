@@ -216,8 +216,8 @@ impl Receive for UdpReceive {
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
         self.follow();
         if self.states.iter().all(|state| !state.is_ready) {
-            self.tally.wake_up();
             if self.pause(wake)? {
+                self.tally.wake_up();
                 return Ok(());
             }
             let waiting = |(number, state): (usize, &State)| {
@@ -227,6 +227,7 @@ impl Receive for UdpReceive {
             let pause = self.states.iter().any(|state| state.is_failing()).then_some(PAUSE);
             let mut readable = [false; MOST_RECEIVING];
             wake.wait_for(&waiting, pause, &mut readable)?;
+            self.tally.wake_up();
             for (state, readable) in self.states.iter_mut().zip(readable) {
                 state.is_ready = readable || state.is_failing();
             }
