@@ -10,6 +10,9 @@
 use crate::Outcome;
 use arc_swap::ArcSwapOption;
 use crypto::{Cipher, Engine};
+use gateway::host;
+use gateway::host::netlink::LinkChange;
+use gateway::tunnel_interface::QUEUE_LENGTH;
 use packet::header::wireguard::DATA_OVERHEAD;
 use packet::{Batch, DropCounters, Endpoint, Train};
 use port::tun::{self, TunDevice, TunReceive, TunTransmit};
@@ -33,6 +36,9 @@ const INDEX: u32 = 1;
 pub fn serve(interface: &str, engine: &dyn Engine) -> Outcome<()> {
     let offloads = Arc::new(Offloads::default());
     let device = Arc::new(TunDevice::create(interface, &offloads)?);
+    // As long as that of the gateway's interfaces: with a shorter one fewer packets are carried that are lost later.
+    let queue = LinkChange { queue_length: Some(QUEUE_LENGTH), ..LinkChange::default() };
+    host::change_link(interface, &[queue])?;
     let (port, remote) = configure(interface)?;
     let sockets = Arc::new(UdpSockets::bind(port, 0, &offloads)?);
     let slot = Arc::new(ArcSwapOption::new(Some(sockets)));
@@ -52,6 +58,8 @@ pub fn serve(interface: &str, engine: &dyn Engine) -> Outcome<()> {
 fn configure(interface: &str) -> Outcome<(u16, SocketAddr)> {
     let path = PathBuf::from("/var/run/wireguard").join(format!("{interface}.sock"));
     std::fs::create_dir_all("/var/run/wireguard")?;
+    // A ceiling that was killed before it was configured has left it.
+    let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path)?;
     loop {
         if let Some(configured) = answer(&listener.accept()?.0)? {

@@ -235,3 +235,34 @@ fn runs(process: &Path) -> bool {
     let status = std::fs::read_to_string(process.join("status")).unwrap_or_default();
     status.lines().any(|line| line.starts_with("State:") && !line.contains("(zombie)"))
 }
+
+#[test]
+fn the_serial_stages_are_measured_and_the_speed_with_more_processors_predicted() {
+    let Some(report) = measured("bench scaling --seconds 1") else { return };
+    let rows = report["rows"].as_array().expect("a list");
+    assert_eq!(rows.len(), 16, "two protocols, four loads, two directions: {report:#}");
+    for row in rows {
+        let [serial, cipher] = ["serial", "cipher"].map(|name| row[name].as_f64().expect("a number"));
+        assert!(serial > 1.0 && cipher > 1.0, "{row:#}");
+        let predicted: Vec<f64> = row["predicted"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|pair| pair[1].as_f64().expect("a number"))
+            .collect();
+        assert!(predicted.len() == 6 && predicted.is_sorted() && predicted[0] > 0.0, "{row:#}");
+    }
+    assert!(report["measured"][0][1].as_f64().is_some_and(|gigabits| gigabits > 0.0), "{report:#}");
+}
+
+#[test]
+fn the_ceiling_carries_what_a_gateway_carries() {
+    let words = "bench tunnel --peer ceiling --seconds 1 --rounds 1 --only reverse";
+    let Some(report) = measured(words) else { return };
+    assert_eq!(report["daemons"][1][0], "ceiling");
+    assert_eq!(report["failures"].as_array().map(Vec::len), Some(0), "{report:#}");
+    for quantity in report["results"].as_array().expect("a list") {
+        let medians = quantity["medians"].as_array().expect("a list");
+        assert!(medians.iter().all(|median| median.as_f64().is_some_and(|it| it > 0.0)), "{quantity:#}");
+    }
+}

@@ -30,7 +30,7 @@ use port::udp::{self, SocketSlot, UdpReceive, UdpTransmit};
 use port::{Offloads, Receive, Tally, Transmit, Wake};
 use rustix::io::Errno;
 use std::io;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -40,7 +40,7 @@ use tokio::sync::mpsc;
 /// The MTU of an interface that was told none: what fits into 1500 bytes over IPv6.
 pub const DEFAULT_MTU: u32 = 1420;
 /// Packets that may wait in the kernel for us: its default drops in bursts.
-const QUEUE_LENGTH: u32 = 1000;
+pub const QUEUE_LENGTH: u32 = 1000;
 /// Messages of a slow path that may wait on a TCP connection, beyond the limit of data: OpenVPN sends six at once.
 const SPARE: usize = 16;
 /// The workers of an interface that most packets have: one a direction.
@@ -393,17 +393,16 @@ impl TunnelInterface {
 
     /// Has packets sealed and opened by at most so many threads at once: the two workers, and crypto threads beside them.
     pub fn set_threads(&self, threads: Threads) -> io::Result<()> {
-        let cores = IdleCores::open()?;
         let wanted = match threads {
-            Threads::Auto => cores.count().min(MOST_THREADS),
+            Threads::Auto => thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS),
             Threads::Count(count) => count.into(),
         };
         let wanted = wanted.saturating_sub(WORKERS);
         if self.crypto_threads.load().as_ref().map_or(0, |threads| threads.count()) == wanted {
             return Ok(());
         }
-        let (crypto_threads, bodies) =
-            CryptoThreads::new(wanted, Some(cores).filter(|_| !self.hands_off_always));
+        let idle_cores = if self.hands_off_always || wanted == 0 { None } else { Some(IdleCores::open()?) };
+        let (crypto_threads, bodies) = CryptoThreads::new(wanted, idle_cores);
         let mut handles = self.crypto_handles.lock().unwrap_or_else(PoisonError::into_inner);
         handles.retain(|handle| !handle.is_finished());
         for body in bodies {
