@@ -12,7 +12,8 @@ use crate::tunnel::progress_bar;
 use crypto::Cipher;
 use crypto::choice::Choice;
 use crypto::engine::Engine;
-use gateway::datapath::handoff::{CryptoThreads, CryptoThreadsSlot, Line, Work};
+use gateway::datapath::handoff::{CryptoThreads, CryptoThreadsSlot, Line, Way, Work};
+use gateway::datapath::{Observer, Stage, encrypt};
 use lab::traffic::{self, Transfer};
 use lab::wireguard::{Daemon, Gateway, Plan, Tunnel};
 use lab::{Lab, ipsec};
@@ -21,6 +22,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tunnel::Time;
 use tunnel::esp::Transform;
@@ -269,32 +271,54 @@ fn measured_here(options: &Options, threads: usize) -> Outcome<f64> {
 struct Nothing;
 
 impl Work for Nothing {
+    const STAGE: &'static Stage = &encrypt::STAGE;
+
     fn work(&mut self) {}
 
     fn packets(&self) -> usize {
         BURST
     }
+
+    fn now(&self) -> Time {
+        Time::from_nanoseconds(1)
+    }
 }
 
-/// Nanoseconds that a worker takes to hand a burst off and to get it back, while it has others.
+/// A way that always has a burst, and ends when so many have come to its end.
+struct Endless {
+    finished: u32,
+    stop: Arc<AtomicBool>,
+}
+
+impl Way<Nothing> for Endless {
+    fn begin(
+        &mut self,
+        _: &mut Nothing,
+        _: &mut Line<Nothing>,
+        _: &mut impl Observer,
+    ) -> std::io::Result<bool> {
+        Ok(true)
+    }
+
+    fn finish(&mut self, _: &mut Nothing, _: &mut impl Observer) {
+        self.finished += 1;
+        self.stop.store(self.finished >= HANDOFFS, Ordering::Relaxed);
+    }
+
+    fn wait(&mut self, wake: &Wake) -> std::io::Result<()> {
+        wake.wait([]).map(|[]| ())
+    }
+}
+
+/// Nanoseconds that a worker takes for a burst that it hands off and gets back.
 fn handoff_cost() -> Outcome<f64> {
     let (threads, bodies) = CryptoThreads::new(2, None);
-    let slot = CryptoThreadsSlot::default();
+    let (slot, wake, stop) = (CryptoThreadsSlot::default(), Arc::new(Wake::new()?), Arc::default());
     slot.store(Some(threads));
-    let mut line = Line::alone(|| Nothing).with_threads(Arc::clone(&slot), Arc::new(Wake::new()?));
+    let mut line = Line::alone(|| Nothing).with_threads(Arc::clone(&slot), Arc::clone(&wake));
     let handles: Vec<_> = bodies.into_iter().map(|body| std::thread::spawn(move || body.serve())).collect();
-    line.note(true);
-    let (mut back, begun) = (0, Instant::now());
-    while back < HANDOFFS {
-        if let Some(flight) = line.take() {
-            let own = line.hand_off(flight, Time::from_nanoseconds(1));
-            assert!(own.is_none(), "it is handed off whenever it can be");
-        }
-        while let Some(flight) = line.next_done() {
-            line.give_back(flight);
-            back += 1;
-        }
-    }
+    let begun = Instant::now();
+    line.serve(&mut Endless { finished: 0, stop: Arc::clone(&stop) }, &stop, &wake)?;
     let spent = begun.elapsed();
     drop(line);
     slot.store(None);
@@ -307,7 +331,7 @@ fn handoff_cost() -> Outcome<f64> {
 /// Nanoseconds that the thread of each direction ran for a packet.
 fn serial_costs(lab: &Lab, tunnel: &Tunnel, load: Load, seconds: u32) -> Outcome<[f64; 2]> {
     let [near, far] = &tunnel.gateways;
-    let ran = || -> Outcome<[u64; 2]> { Ok([ran(near, &["out"])?, ran(far, &["in", "raw"])?]) };
+    let ran = || -> Outcome<[f64; 2]> { Ok([ran(near, &["out"])?, ran(far, &["in", "raw"])?]) };
     let (before, read_before) = (ran()?, read_from(lab, near)?);
     let transfer = load.carry(lab, &near.namespace, &tunnel.inside[1], seconds)?;
     let (after, read_after) = (ran()?, read_from(lab, near)?);
@@ -320,7 +344,7 @@ fn serial_costs(lab: &Lab, tunnel: &Tunnel, load: Load, seconds: u32) -> Outcome
     if arrived < 1.0 {
         return Err(format!("{}: no packet arrived", load.name()).into());
     }
-    Ok([(0, sent), (1, arrived)].map(|(way, packets)| (after[way] - before[way]) as f64 / packets))
+    Ok([(0, sent), (1, arrived)].map(|(way, packets)| (after[way] - before[way]) / packets))
 }
 
 /// Packets that a gateway has read from its interface.
@@ -334,20 +358,13 @@ fn read_from(lab: &Lab, gateway: &Gateway) -> Outcome<u64> {
 }
 
 /// Nanoseconds that the threads of these roles have run.
-fn ran(gateway: &Gateway, roles: &[&str]) -> Outcome<u64> {
-    let tasks = format!("/proc/{}/task", gateway.process.id());
-    let mut nanoseconds = 0;
-    for task in std::fs::read_dir(tasks)? {
-        let folder = task?.path();
-        let read = |file: &str| std::fs::read_to_string(folder.join(file));
-        let name = read("comm")?;
-        if roles.iter().any(|role| name.trim_end().ends_with(&format!(" {role}"))) {
-            let schedstat = read("schedstat")?;
-            let first = schedstat.split_whitespace().next().unwrap_or_default();
-            nanoseconds += first.parse::<u64>()?;
-        }
-    }
-    Ok(nanoseconds)
+fn ran(gateway: &Gateway, roles: &[&str]) -> Outcome<f64> {
+    let (names, seconds) = (gateway.process.threads()?, gateway.process.cpu_of_threads()?);
+    let has_role = |id: &String| {
+        let name = names.get(id).map(|(name, _)| name);
+        name.is_some_and(|name| roles.iter().any(|role| name.ends_with(&format!(" {role}"))))
+    };
+    Ok(seconds.iter().filter(|(id, _)| has_role(id)).map(|(_, seconds)| seconds * 1e9).sum())
 }
 
 impl Report {

@@ -98,6 +98,11 @@ fn carry(panics: Option<u32>) -> Carried {
         thread::spawn(move || outbound.serve(&out_stop, &out_wake)),
         thread::spawn(move || inbound.serve(&in_stop, &in_wake)),
     ];
+    let notify = || {
+        for wake in &wakes {
+            wake.notify();
+        }
+    };
     let deadline = Instant::now() + PATIENCE;
     let mut trains = 0..TRAINS;
     while numbers.len() < (TRAIN * TRAINS) as usize && Instant::now() < deadline {
@@ -111,17 +116,20 @@ fn carry(panics: Option<u32>) -> Carried {
         } else {
             thread::sleep(Duration::from_micros(50));
         }
-        wakes.iter().for_each(|wake| wake.notify());
+        notify();
         numbers.extend(std::iter::from_fn(|| bed.delivered.pop()).map(|packet| number(&packet)));
         if workers.iter().any(thread::JoinHandle::is_finished) {
             break;
         }
     }
     stop.store(true, Ordering::Relaxed);
-    wakes.iter().for_each(|wake| wake.notify());
+    notify();
     slot.store(None);
     let is_whole = workers.map(|worker| worker.join().is_ok()) == [true, true];
-    threads.into_iter().for_each(|thread| drop(thread.join()));
+    for thread in threads {
+        // One that panicked has said so.
+        let _ = thread.join();
+    }
     Carried { numbers, handed_off: counters.handed_off.load(Ordering::Relaxed), is_whole }
 }
 

@@ -4,6 +4,7 @@
 //! came. A burst that no crypto thread has begun when the worker has nothing else to do is worked by the worker itself.
 
 use super::idle_cores::IdleCores;
+use super::{Observer, Stage};
 use arc_swap::ArcSwapOption;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use port::Wake;
@@ -14,22 +15,45 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 use tunnel::Time;
 
-/// The smallest burst that is handed off, in packets: a hand-off costs as much as sealing about as many small ones.
+/// The smallest burst that is handed off, in packets: a smaller one is done before a thread has woken.
 const WORTHWHILE: usize = 8;
 /// The bursts of a worker beyond one for each crypto thread: one that it fills, and one that is ready to leave.
 const MORE: usize = 2;
 
 /// What a crypto thread may do with a burst.
 pub trait Work: Send {
+    /// The stage that this is.
+    const STAGE: &'static Stage;
+
     /// Seals or opens its packets.
     fn work(&mut self);
 
     /// How many these are.
     fn packets(&self) -> usize;
+
+    /// The time of the burst.
+    fn now(&self) -> Time;
+}
+
+/// What the worker of a direction does with its bursts before and after that.
+pub trait Way<W> {
+    /// Does what the protocol wants done, while the bursts in `line` are under way; tells whether that was anything.
+    fn carry_out_orders(&mut self, _line: &mut Line<W>) -> bool {
+        false
+    }
+
+    /// Receives a burst, and carries it up to the work; false when there was none. The bursts in `line` came before it.
+    fn begin(&mut self, burst: &mut W, line: &mut Line<W>, observer: &mut impl Observer) -> io::Result<bool>;
+
+    /// Carries a burst on from there.
+    fn finish(&mut self, burst: &mut W, observer: &mut impl Observer);
+
+    /// Waits for packets, or for `wake`.
+    fn wait(&mut self, wake: &Wake) -> io::Result<()>;
 }
 
 /// A burst, which one thread at a time has.
-pub struct Flight<W> {
+struct Flight<W> {
     burst: Mutex<W>,
     is_done: AtomicBool,
     owner: Option<Arc<Owner>>,
@@ -46,13 +70,18 @@ impl<W> Flight<W> {
     ///
     /// # Panics
     /// A crypto thread has panicked with it. Its packets may be in clear, so that none may leave.
-    pub fn burst(&self) -> MutexGuard<'_, W> {
+    fn burst(&self) -> MutexGuard<'_, W> {
         self.burst.lock().expect("a crypto thread panicked with this burst")
     }
 }
 
 trait Job: Send + Sync {
     fn run(&self);
+
+    /// Whether it is a burst, which a worker may take back.
+    fn is_burst(&self) -> bool {
+        true
+    }
 }
 
 impl<W: Work> Job for Flight<W> {
@@ -77,6 +106,22 @@ impl Drop for Done<'_> {
     }
 }
 
+/// A look at the processors. It takes long on large machines: no worker does it while a crypto thread is there.
+struct Look {
+    cores: IdleCores,
+    counters: Arc<HandoffCounters>,
+}
+
+impl Job for Look {
+    fn run(&self) {
+        self.cores.read(self.counters.busy.load(Ordering::Relaxed));
+    }
+
+    fn is_burst(&self) -> bool {
+        false
+    }
+}
+
 /// What the crypto threads of an interface have done.
 #[derive(Debug, Default)]
 pub struct HandoffCounters {
@@ -94,7 +139,7 @@ pub struct CryptoThreads {
     waiting: Receiver<Arc<dyn Job>>,
     count: usize,
     /// None for a hand-off also when no processor is idle.
-    idle_cores: Option<IdleCores>,
+    look: Option<Arc<Look>>,
     counters: Arc<HandoffCounters>,
 }
 
@@ -122,7 +167,8 @@ impl CryptoThreads {
         let counters = Arc::<HandoffCounters>::default();
         let thread = || CryptoThread { jobs: waiting.clone(), counters: Arc::clone(&counters) };
         let threads = std::iter::repeat_with(thread).take(count).collect();
-        (Arc::new(Self { jobs, waiting, count, idle_cores, counters }), threads)
+        let look = idle_cores.map(|cores| Arc::new(Look { cores, counters: Arc::clone(&counters) }));
+        (Arc::new(Self { jobs, waiting, count, look, counters }), threads)
     }
 
     /// The number of threads.
@@ -140,9 +186,14 @@ impl CryptoThreads {
         self.waiting.len()
     }
 
-    fn is_worthwhile(&self, now: Time) -> bool {
-        let busy = || self.counters.busy.load(Ordering::Relaxed);
-        self.idle_cores.as_ref().is_none_or(|cores| cores.has_idle(now, busy))
+    /// Whether a processor is idle, as far as is known.
+    fn has_idle_core(&self, now: Time) -> bool {
+        let Some(look) = &self.look else { return true };
+        if look.cores.is_due(now) {
+            // If all of them are behind, the next look will do.
+            let _ = self.jobs.try_send(Arc::<Look>::clone(look));
+        }
+        look.cores.has_idle()
     }
 
     fn hand_off<W: Work + 'static>(&self, flight: &Arc<Flight<W>>) -> bool {
@@ -155,7 +206,7 @@ impl CryptoThreads {
     /// Works a burst that waits for a thread; false if there is none.
     fn help(&self) -> bool {
         let Ok(job) = self.waiting.try_recv() else { return false };
-        self.counters.taken_back.fetch_add(1, Ordering::Relaxed);
+        self.counters.taken_back.fetch_add(u64::from(job.is_burst()), Ordering::Relaxed);
         job.run();
         true
     }
@@ -225,59 +276,100 @@ impl<W: Work + 'static> Line<W> {
         }
     }
 
+    /// Carries one burst to its end; false when there was nothing to do.
+    ///
+    /// # Errors
+    /// The port is gone.
+    pub fn burst(&mut self, way: &mut impl Way<W>, observer: &mut impl Observer) -> io::Result<bool> {
+        let ordered = way.carry_out_orders(self);
+        let Some(flight) = self.take() else { return Ok(ordered) };
+        let mut burst = flight.burst();
+        let has_begun = way.begin(&mut burst, self, observer);
+        if let Ok(true) = has_begun {
+            burst.work();
+            observer.finished(W::STAGE);
+            way.finish(&mut burst, observer);
+        }
+        drop(burst);
+        self.spare.push(flight);
+        Ok(has_begun? || ordered)
+    }
+
+    /// Carries until `stop` is set; the thread that sets it calls `Wake::notify`.
+    ///
+    /// # Errors
+    /// The port is gone.
+    pub fn serve(&mut self, way: &mut impl Way<W>, stop: &AtomicBool, wake: &Wake) -> io::Result<()> {
+        while !stop.load(Ordering::Relaxed) {
+            self.finish_done(|burst| way.finish(burst, &mut ()));
+            let ordered = way.carry_out_orders(self);
+            let Some(flight) = self.take() else {
+                self.wait(|| wake.wait([]).map(|[]| ()))?;
+                continue;
+            };
+            let mut burst = flight.burst();
+            let has_begun = way.begin(&mut burst, self, &mut ())?;
+            let is_worthwhile = has_begun && self.is_worthwhile(&burst);
+            let is_next = !is_worthwhile && self.under_way.is_empty();
+            if has_begun && is_next {
+                burst.work();
+                way.finish(&mut burst, &mut ());
+            }
+            drop(burst);
+            if has_begun && !is_next {
+                self.put_in_line(flight, is_worthwhile);
+            } else {
+                self.spare.push(flight);
+            }
+            self.is_busy = has_begun;
+            if !has_begun && !ordered {
+                self.wait(|| way.wait(wake))?;
+            }
+        }
+        Ok(())
+    }
+
     /// An empty burst; none if all are under way.
     #[inline]
-    pub fn take(&mut self) -> Option<Arc<Flight<W>>> {
+    fn take(&mut self) -> Option<Arc<Flight<W>>> {
         if self.under_way.is_empty() {
             self.refresh();
         }
         self.spare.pop()
     }
 
-    /// Takes a burst back whose packets have left.
+    /// Whether a crypto thread is to have a burst.
     #[inline]
-    pub fn give_back(&mut self, flight: Arc<Flight<W>>) {
-        self.spare.push(flight);
+    fn is_worthwhile(&self, burst: &W) -> bool {
+        let Some(threads) = &self.threads else { return false };
+        self.is_busy && burst.packets() >= WORTHWHILE && threads.has_idle_core(burst.now())
     }
 
-    /// Notes whether the port had packets.
-    #[inline]
-    pub fn note(&mut self, had_packets: bool) {
-        self.is_busy = had_packets;
-    }
-
-    /// Puts a burst in line, for a crypto thread, if that is worthwhile or others are before it. If not, it is returned: the caller
-    /// works it at once.
-    #[inline]
-    pub fn hand_off(&mut self, flight: Arc<Flight<W>>, now: Time) -> Option<Arc<Flight<W>>> {
-        let Some(threads) = &self.threads else { return Some(flight) };
-        let packets = flight.burst().packets();
-        let is_worthwhile = self.is_busy && packets >= WORTHWHILE && threads.is_worthwhile(now);
-        if self.under_way.is_empty() && !is_worthwhile {
-            return Some(flight);
-        }
+    /// Puts a burst behind those that are under way, for a crypto thread if it is worthwhile.
+    fn put_in_line(&mut self, flight: Arc<Flight<W>>, is_worthwhile: bool) {
         flight.is_done.store(false, Ordering::SeqCst);
-        if !is_worthwhile || !threads.hand_off(&flight) {
+        let is_handed_off =
+            is_worthwhile && self.threads.as_ref().is_some_and(|threads| threads.hand_off(&flight));
+        if !is_handed_off {
             flight.run();
         }
         self.under_way.push_back(flight);
-        None
     }
 
-    /// The next burst, if it is done.
+    /// Finishes bursts in their order, up to the first that is not done.
     #[inline]
-    pub fn next_done(&mut self) -> Option<Arc<Flight<W>>> {
-        let is_done = self.under_way.front()?.is_done.load(Ordering::SeqCst);
-        if is_done { self.under_way.pop_front() } else { None }
+    fn finish_done(&mut self, mut finish: impl FnMut(&mut W)) {
+        while self.under_way.front().is_some_and(|flight| flight.is_done.load(Ordering::SeqCst)) {
+            let Some(flight) = self.under_way.pop_front() else { return };
+            finish(&mut flight.burst());
+            self.spare.push(flight);
+        }
     }
 
     /// Finishes all bursts that are under way.
     pub fn drain(&mut self, mut finish: impl FnMut(&mut W)) {
         while !self.under_way.is_empty() {
-            while let Some(flight) = self.next_done() {
-                finish(&mut flight.burst());
-                self.give_back(flight);
-            }
+            self.finish_done(&mut finish);
             if self.threads.as_ref().is_some_and(|threads| !threads.help()) {
                 std::thread::yield_now();
             }
@@ -285,7 +377,7 @@ impl<W: Work + 'static> Line<W> {
     }
 
     /// Works a burst that waits for a crypto thread, or else calls `sleep` until there is more to do.
-    pub fn wait(&mut self, sleep: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    fn wait(&mut self, sleep: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let (Some(threads), Some(owner), Some(next)) = (&self.threads, &self.owner, self.under_way.front())
         else {
             return sleep();

@@ -1,14 +1,14 @@
 //! The workers: the stages in their order, two functions a direction: `begin` up to what a crypto thread may do, `finish` from there on.
 
-use super::handoff::{CryptoThreadsSlot, Line, Work};
+use super::handoff::{CryptoThreadsSlot, Line, Way, Work};
 use super::icmp_errors::IcmpErrors;
 use super::punt::Punt;
 use super::relay::Relay;
 use super::route::{Recent, Router};
 use super::tables::{Order, Peer, Tables};
 use super::{
-    Assigned, Classified, DataPathEvent, Fitted, Observer, Routed, SaBatch, accept, admit, assign, check,
-    classify, decrypt, encrypt, fit, forward, punt, receive, relay, route, transmit, wrap,
+    Assigned, Classified, DataPathEvent, Fitted, Observer, Routed, SaBatch, Stage, accept, admit, assign,
+    check, classify, decrypt, encrypt, fit, forward, punt, receive, relay, route, transmit, wrap,
 };
 use crate::clock::Clock;
 use crossbeam_channel::Sender;
@@ -17,7 +17,7 @@ use port::{Receive, Transmit, Wake};
 use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use tunnel::{OutboundSa, Time};
 
 /// Waiting packets that are sent together.
@@ -124,6 +124,12 @@ impl<T: Transmit> Egress<T> {
         observer.finished(&assign::STAGE);
     }
 
+    /// Sends a burst that is sealed.
+    fn finish_sealed(&mut self, sealing: &mut Sealing, observer: &mut impl Observer) {
+        let Sealing { batch, assigned, now, .. } = sealing;
+        self.finish(batch, *now, assigned, observer);
+    }
+
     /// The stages behind `encrypt`.
     fn finish(
         &mut self,
@@ -137,13 +143,6 @@ impl<T: Transmit> Egress<T> {
         let (outside, drops) = (&mut self.outside, &*self.drops);
         transmit::outbound(outside, batch, now, drops, &self.shared.datapath_events, assigned);
         observer.finished(&transmit::OUTBOUND);
-    }
-}
-
-impl<T: Transmit> Egress<T> {
-    fn finish_sealed(&mut self, sealing: &mut Sealing, observer: &mut impl Observer) {
-        let Sealing { batch, assigned, now, .. } = sealing;
-        self.finish(batch, *now, assigned, observer);
     }
 }
 
@@ -163,12 +162,18 @@ impl Sealing {
 }
 
 impl Work for Sealing {
+    const STAGE: &'static Stage = &encrypt::STAGE;
+
     fn work(&mut self) {
         encrypt::encrypt(&mut self.batch, &self.drops, &mut self.assigned);
     }
 
     fn packets(&self) -> usize {
         self.batch.len()
+    }
+
+    fn now(&self) -> Time {
+        self.now
     }
 }
 
@@ -228,52 +233,16 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
 
     /// Carries one burst to its end; false when there was none. An error means that the inside is gone.
     pub fn burst(&mut self, observer: &mut impl Observer) -> io::Result<bool> {
-        let (way, line) = (&mut self.way, &mut self.line);
-        let ordered = way.carry_out_orders(line);
-        let Some(flight) = line.take() else { return Ok(ordered) };
-        let has_begun = way.begin(&mut flight.burst(), line, observer);
-        if let Ok(true) = has_begun {
-            flight.burst().work();
-            observer.finished(&encrypt::STAGE);
-            way.finish(&mut flight.burst(), observer);
-        }
-        line.give_back(flight);
-        Ok(has_begun? || ordered)
+        self.line.burst(&mut self.way, observer)
     }
 
     /// Carries until `stop` is set; the thread that sets it calls `Wake::notify`. An error means that the inside is gone.
     pub fn serve(&mut self, stop: &AtomicBool, wake: &Wake) -> io::Result<()> {
-        let (way, line) = (&mut self.way, &mut self.line);
-        while !stop.load(Ordering::Relaxed) {
-            while let Some(flight) = line.next_done() {
-                way.finish(&mut flight.burst(), &mut ());
-                line.give_back(flight);
-            }
-            let ordered = way.carry_out_orders(line);
-            let Some(flight) = line.take() else {
-                line.wait(|| wake.wait([]).map(|[]| ()))?;
-                continue;
-            };
-            let has_begun = way.begin(&mut flight.burst(), line, &mut ())?;
-            let now = flight.burst().now;
-            if !has_begun {
-                line.give_back(flight);
-                if !ordered {
-                    line.wait(|| way.inside.wait(wake))?;
-                }
-            } else if let Some(flight) = line.hand_off(flight, now) {
-                flight.burst().work();
-                way.finish(&mut flight.burst(), &mut ());
-                line.give_back(flight);
-            }
-            line.note(has_begun);
-        }
-        Ok(())
+        self.line.serve(&mut self.way, stop, wake)
     }
 }
 
-impl<R: Receive, T: Transmit, A: Transmit> OutboundWay<R, T, A> {
-    /// Receives a burst, up to what is to be sealed; false when there was none.
+impl<R: Receive, T: Transmit, A: Transmit> Way<Sealing> for OutboundWay<R, T, A> {
     fn begin(
         &mut self,
         sealing: &mut Sealing,
@@ -312,12 +281,15 @@ impl<R: Receive, T: Transmit, A: Transmit> OutboundWay<R, T, A> {
         Ok(true)
     }
 
-    /// Sends a burst that is sealed.
     fn finish(&mut self, sealing: &mut Sealing, observer: &mut impl Observer) {
         self.egress.finish_sealed(sealing, observer);
     }
 
-    /// Does what the protocol wants done with packets that wait for keys; tells whether that was anything.
+    fn wait(&mut self, wake: &Wake) -> io::Result<()> {
+        self.inside.wait(wake)
+    }
+
+    /// About packets that wait for keys.
     #[inline]
     fn carry_out_orders(&mut self, line: &mut Line<Sealing>) -> bool {
         let mut some = false;
@@ -329,7 +301,9 @@ impl<R: Receive, T: Transmit, A: Transmit> OutboundWay<R, T, A> {
         }
         some
     }
+}
 
+impl<R: Receive, T: Transmit, A: Transmit> OutboundWay<R, T, A> {
     #[cold]
     fn carry_out(&mut self, peer: &Arc<Peer>, order: Order) {
         match order {
@@ -373,12 +347,18 @@ impl Opening {
 }
 
 impl Work for Opening {
+    const STAGE: &'static Stage = &decrypt::STAGE;
+
     fn work(&mut self) {
         decrypt::decrypt(&mut self.batch, &self.drops, &self.sa_batches, &self.sequences);
     }
 
     fn packets(&self) -> usize {
         self.batch.len()
+    }
+
+    fn now(&self) -> Time {
+        self.now
     }
 }
 
@@ -430,49 +410,22 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
 
     /// Carries one burst to its end; false when there was none. An error means that the outside is gone.
     pub fn burst(&mut self, observer: &mut impl Observer) -> io::Result<bool> {
-        let (way, line) = (&mut self.way, &mut self.line);
-        let Some(flight) = line.take() else { return Ok(false) };
-        let has_begun = way.begin(&mut flight.burst(), observer);
-        if let Ok(true) = has_begun {
-            flight.burst().work();
-            observer.finished(&decrypt::STAGE);
-            way.finish(&mut flight.burst(), observer);
-        }
-        line.give_back(flight);
-        has_begun
+        self.line.burst(&mut self.way, observer)
     }
 
     /// Carries until `stop` is set; the thread that sets it calls `Wake::notify`. An error means that the outside is gone.
     pub fn serve(&mut self, stop: &AtomicBool, wake: &Wake) -> io::Result<()> {
-        let (way, line) = (&mut self.way, &mut self.line);
-        while !stop.load(Ordering::Relaxed) {
-            while let Some(flight) = line.next_done() {
-                way.finish(&mut flight.burst(), &mut ());
-                line.give_back(flight);
-            }
-            let Some(flight) = line.take() else {
-                line.wait(|| wake.wait([]).map(|[]| ()))?;
-                continue;
-            };
-            let has_begun = way.begin(&mut flight.burst(), &mut ())?;
-            let now = flight.burst().now;
-            if !has_begun {
-                line.give_back(flight);
-                line.wait(|| way.outside.wait(wake))?;
-            } else if let Some(flight) = line.hand_off(flight, now) {
-                flight.burst().work();
-                way.finish(&mut flight.burst(), &mut ());
-                line.give_back(flight);
-            }
-            line.note(has_begun);
-        }
-        Ok(())
+        self.line.serve(&mut self.way, stop, wake)
     }
 }
 
-impl<R: Receive, T: Transmit> InboundWay<R, T> {
-    /// Receives a burst, up to what is to be opened; false when there was none.
-    fn begin(&mut self, opening: &mut Opening, observer: &mut impl Observer) -> io::Result<bool> {
+impl<R: Receive, T: Transmit> Way<Opening> for InboundWay<R, T> {
+    fn begin(
+        &mut self,
+        opening: &mut Opening,
+        _: &mut Line<Opening>,
+        observer: &mut impl Observer,
+    ) -> io::Result<bool> {
         let Opening { batch, sa_batches, sequences, now, .. } = opening;
         let (tables, drops) = (&*self.shared.tables, &*self.drops);
         if !receive::inbound(&mut self.outside, &tables.pre_sa, batch, drops)? {
@@ -488,7 +441,6 @@ impl<R: Receive, T: Transmit> InboundWay<R, T> {
         Ok(true)
     }
 
-    /// Delivers a burst that is opened.
     fn finish(&mut self, opening: &mut Opening, observer: &mut impl Observer) {
         let Opening { batch, sa_batches, sequences, now, .. } = opening;
         let (tables, datapath_events, drops) =
@@ -507,5 +459,9 @@ impl<R: Receive, T: Transmit> InboundWay<R, T> {
         observer.finished(&transmit::INBOUND);
         // What is retired while we wait for the next burst must not be kept by this one.
         sa_batches.clear();
+    }
+
+    fn wait(&mut self, wake: &Wake) -> io::Result<()> {
+        self.outside.wait(wake)
     }
 }
