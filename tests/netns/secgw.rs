@@ -178,33 +178,36 @@ pub fn is_up(lab: &Lab, when: &str) {
     }
 }
 
-/// Reads the wire until it is told to stop; returns the frames with ESP in both families, and all others with IP.
-pub fn watch(stop: &AtomicBool, is_ready: &AtomicBool) -> ([usize; 2], Vec<Vec<u8>>) {
-    // Each end sees what the encryptor at it sends.
-    let mut ends =
-        ["w0", "w1"].map(|end| af_packet::open_queues(end, 1, LONGEST_FRAME).expect("it can be opened"));
+/// Reads the wire until it is told to stop, and then what has arrived before; calls `each` with every frame, of at most so many bytes.
+pub fn read_wire(longest: usize, stop: &AtomicBool, is_ready: &AtomicBool, mut each: impl FnMut(&[u8])) {
+    // Each end sees what the encryptor at it sends. Slots for longer frames are fewer.
+    let mut ends = ["w0", "w1"].map(|end| af_packet::open_queues(end, 1, longest).expect("it can be opened"));
     is_ready.store(true, Ordering::Relaxed);
     let (mut batch, drops) = (Batch::new(256 * 1024), DropCounters::default());
-    let (mut esp, mut others) = ([0, 0], Vec::new());
-    let mut is_over = false;
-    while !is_over {
-        // What has arrived before the end is read too.
-        is_over = stop.load(Ordering::Relaxed);
+    loop {
+        let is_over = stop.load(Ordering::Relaxed);
         batch.clear();
         for receive in ends.iter_mut().flatten() {
             receive.receive(&mut batch, &drops).expect("the interface stays");
         }
-        if batch.is_empty() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        for index in batch.live(0..batch.len()) {
-            let Ok(ip) = IpPacket::parse(&batch.packet(index)[14..]) else { continue };
-            match Upper::of(&ip).protocol {
-                ESP => esp[usize::from(matches!(ip, IpPacket::V6(..)))] += 1,
-                _ => others.push(batch.packet(index).to_vec()),
-            }
+        match (batch.is_empty(), is_over) {
+            (true, true) => return,
+            (true, false) => std::thread::sleep(Duration::from_millis(1)),
+            _ => batch.live(0..batch.len()).for_each(|index| each(batch.packet(index))),
         }
     }
+}
+
+/// The frames with ESP in both families, and all others with IP, until it is told to stop.
+pub fn watch(stop: &AtomicBool, is_ready: &AtomicBool) -> ([usize; 2], Vec<Vec<u8>>) {
+    let (mut esp, mut others) = ([0, 0], Vec::new());
+    read_wire(LONGEST_FRAME, stop, is_ready, |frame| {
+        let Ok(ip) = IpPacket::parse(&frame[14..]) else { return };
+        match Upper::of(&ip).protocol {
+            ESP => esp[usize::from(matches!(ip, IpPacket::V6(..)))] += 1,
+            _ => others.push(frame.to_vec()),
+        }
+    });
     (esp, others)
 }
 
