@@ -23,7 +23,7 @@ const KNOWN: std::ops::RangeInclusive<(u32, u32)> = (1, 1)..=(2, 0);
 
 type OneCall = unsafe extern "C" fn(
     key: *const GcmKey,
-    context: *mut Context,
+    context: *mut GcmContext,
     to: *mut u8,
     from: *const u8,
     length: u64,
@@ -36,14 +36,19 @@ type OneCall = unsafe extern "C" fn(
 type Expand = unsafe extern "C" fn(secret: *const u8, key: *mut GcmKey);
 type Begin = unsafe extern "C" fn(
     key: *const u8,
-    context: *mut Context,
+    context: *mut ChaChaContext,
     nonce: *const u8,
     aad: *const u8,
     aad_length: u64,
 );
-type Update =
-    unsafe extern "C" fn(key: *const u8, context: *mut Context, to: *mut u8, from: *const u8, length: u64);
-type Finish = unsafe extern "C" fn(context: *mut Context, tag: *mut u8, tag_length: u64);
+type Update = unsafe extern "C" fn(
+    key: *const u8,
+    context: *mut ChaChaContext,
+    to: *mut u8,
+    from: *const u8,
+    length: u64,
+);
+type Finish = unsafe extern "C" fn(context: *mut ChaChaContext, tag: *mut u8, tag_length: u64);
 
 /// The first part of `IMB_MGR` (intel-ipsec-mb.h), up to the last member that is used here.
 #[repr(C)]
@@ -85,14 +90,18 @@ impl Drop for GcmKey {
     }
 }
 
-/// Memory for the library's state of one packet: `struct gcm_context_data` (88 bytes) or `struct
-/// chacha20_poly1305_context_data` (192 bytes).
-///
-/// It holds keystream and is erased after each burst. It is made of words because they are erased one by one.
+/// Memory for the library's state of one packet, no larger than it must be: it holds keystream and is erased after each burst, which a
+/// packet that comes alone pays for alone. It is made of words because they are erased one by one.
 #[repr(C, align(64))]
-struct Context([u64; 32]);
+struct Context<const WORDS: usize>([u64; WORDS]);
 
-impl Drop for Context {
+/// `struct gcm_context_data`: 88 bytes.
+type GcmContext = Context<12>;
+
+/// `struct chacha20_poly1305_context_data`: 192 bytes.
+type ChaChaContext = Context<32>;
+
+impl<const WORDS: usize> Drop for Context<WORDS> {
     fn drop(&mut self) {
         self.0.zeroize();
     }
@@ -229,32 +238,32 @@ impl Engine for IpsecMb {
     }
 }
 
-/// A key that processes one packet at a time.
-trait OneByOne: Send + Sync {
+/// A key that processes one packet at a time, with a state of so many words.
+trait OneByOne<const WORDS: usize>: Send + Sync {
     /// Encrypts the text of `job` and returns the tag.
-    fn seal_one(&self, context: &mut Context, job: &mut Job<'_>) -> [u8; TAG];
+    fn seal_one(&self, context: &mut Context<WORDS>, job: &mut Job<'_>) -> [u8; TAG];
 
     /// Decrypts the text of `job` and returns the expected tag.
-    fn open_one(&self, context: &mut Context, job: &mut Job<'_>) -> [u8; TAG];
-}
+    fn open_one(&self, context: &mut Context<WORDS>, job: &mut Job<'_>) -> [u8; TAG];
 
-impl<K: OneByOne> Key for K {
-    fn seal(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
-        let mut context = Context([0; 32]);
+    /// Encrypts a burst.
+    #[inline]
+    fn seal_each(&self, jobs: &mut [Job<'_>]) {
+        let mut context = Context([0; WORDS]);
         for job in jobs {
             let tag = self.seal_one(&mut context, job);
             job.tag.copy_from_slice(&tag[..job.tag.len()]);
         }
-        Ok(())
     }
 
-    fn open(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
-        let mut context = Context([0; 32]);
+    /// Decrypts a burst.
+    #[inline]
+    fn open_each(&self, jobs: &mut [Job<'_>]) {
+        let mut context = Context([0; WORDS]);
         for job in jobs {
             let tag = self.open_one(&mut context, job);
             job.authentic = is_same(&tag, job.tag);
         }
-        Ok(())
     }
 }
 
@@ -281,7 +290,7 @@ struct ChaChaKey {
 
 impl ChaChaKey {
     #[inline]
-    fn run(&self, update: Update, context: &mut Context, job: &mut Job<'_>) -> [u8; TAG] {
+    fn run(&self, update: Update, context: &mut ChaChaContext, job: &mut Job<'_>) -> [u8; TAG] {
         let mut tag = [0; TAG];
         let (key, text) = (self.key.expose().as_ptr(), job.text.as_mut_ptr());
         // SAFETY: all pointers are to live memory of the lengths given with them; the text may be worked on in
@@ -295,12 +304,24 @@ impl ChaChaKey {
     }
 }
 
-impl OneByOne for ChaChaKey {
-    fn seal_one(&self, context: &mut Context, job: &mut Job<'_>) -> [u8; TAG] {
+impl Key for ChaChaKey {
+    fn seal(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
+        self.seal_each(jobs);
+        Ok(())
+    }
+
+    fn open(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
+        self.open_each(jobs);
+        Ok(())
+    }
+}
+
+impl OneByOne<32> for ChaChaKey {
+    fn seal_one(&self, context: &mut ChaChaContext, job: &mut Job<'_>) -> [u8; TAG] {
         self.run(self.functions.encrypt, context, job)
     }
 
-    fn open_one(&self, context: &mut Context, job: &mut Job<'_>) -> [u8; TAG] {
+    fn open_one(&self, context: &mut ChaChaContext, job: &mut Job<'_>) -> [u8; TAG] {
         self.run(self.functions.decrypt, context, job)
     }
 }
@@ -320,7 +341,7 @@ impl LoadedGcm {
     }
 
     #[inline]
-    fn run(&self, work: OneCall, context: &mut Context, job: &mut Job<'_>) -> [u8; TAG] {
+    fn run(&self, work: OneCall, context: &mut GcmContext, job: &mut Job<'_>) -> [u8; TAG] {
         let mut tag = [0; TAG];
         let text = job.text.as_mut_ptr();
         // SAFETY: all pointers are to live memory of the lengths given with them; the text may be worked on in
@@ -343,12 +364,24 @@ impl LoadedGcm {
     }
 }
 
-impl OneByOne for LoadedGcm {
-    fn seal_one(&self, context: &mut Context, job: &mut Job<'_>) -> [u8; TAG] {
+impl Key for LoadedGcm {
+    fn seal(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
+        self.seal_each(jobs);
+        Ok(())
+    }
+
+    fn open(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
+        self.open_each(jobs);
+        Ok(())
+    }
+}
+
+impl OneByOne<12> for LoadedGcm {
+    fn seal_one(&self, context: &mut GcmContext, job: &mut Job<'_>) -> [u8; TAG] {
         self.run(self.functions.encrypt, context, job)
     }
 
-    fn open_one(&self, context: &mut Context, job: &mut Job<'_>) -> [u8; TAG] {
+    fn open_one(&self, context: &mut GcmContext, job: &mut Job<'_>) -> [u8; TAG] {
         self.run(self.functions.decrypt, context, job)
     }
 }

@@ -36,6 +36,7 @@ mod reload;
 mod reopen;
 pub mod routes;
 pub mod service;
+mod spi_map;
 mod statistics;
 mod stopper;
 mod tables;

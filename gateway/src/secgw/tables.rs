@@ -6,6 +6,7 @@ use super::modes::{self, Modes};
 use super::plan::Plan;
 use super::policies::Policies;
 use super::routes::{RouteIndex, Routes};
+use super::spi_map::BySpi;
 use super::used_keys::UsedKeys;
 use crate::datapath::protocol::{PeerState, Protocol, Tunnel};
 use crate::datapath::staging::Budget;
@@ -16,7 +17,7 @@ use crypto::engine::{Engine, LoadError};
 use crypto::{SecretBytes, random};
 use packet::header::esp::UDP_PORT;
 use packet::{DropCounters, Endpoint};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -78,7 +79,7 @@ pub struct SecgwTables {
     /// The keys of these SAs and of all before them.
     used_keys: UsedKeys,
     /// The SAs to send with, by SPI.
-    pub(super) outbound: HashMap<u32, (Arc<Peer>, Arc<OutboundSa>)>,
+    pub(super) outbound: BySpi<(Arc<Peer>, Arc<OutboundSa>)>,
     /// The outbound policies.
     pub(super) policies_out: Policies,
     /// The inbound policies.
@@ -185,7 +186,7 @@ impl SecgwTables {
 struct Sas {
     /// By the number of their peer.
     all: Vec<Installed>,
-    outbound: HashMap<u32, (Arc<Peer>, Arc<OutboundSa>)>,
+    outbound: BySpi<(Arc<Peer>, Arc<OutboundSa>)>,
     /// Inbound SAs to be installed.
     arriving: Vec<Session>,
     used_keys: UsedKeys,
@@ -194,7 +195,7 @@ struct Sas {
 impl Sas {
     /// Loads the keys of a plan, and keeps what [`SecgwTables::after`] says.
     fn after(before: Option<&SecgwTables>, plan: &Plan, engine: &dyn Engine) -> Result<Self, TablesError> {
-        let (mut sas, mut outbound, mut arriving) = (Vec::new(), HashMap::new(), Vec::new());
+        let (mut sas, mut outbound, mut arriving) = (Vec::new(), BySpi::default(), Vec::new());
         let mut used_keys = before.map_or_else(UsedKeys::default, |before| before.used_keys.clone());
         let last = before.and_then(|before| before.sas.last()).map_or(0, |sa| sa.peer.id.number());
         let known: BTreeMap<_, _> =
