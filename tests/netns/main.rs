@@ -45,6 +45,7 @@ mod rights;
 mod secgw;
 mod secgw_fragments;
 mod secgw_jumbo;
+mod secgw_ports;
 mod shell;
 mod statistics;
 mod support;
