@@ -43,6 +43,7 @@ mod resilience;
 mod restarts;
 mod rights;
 mod secgw;
+mod secgw_configured;
 mod secgw_fragments;
 mod secgw_jumbo;
 mod secgw_ports;

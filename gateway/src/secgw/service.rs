@@ -28,12 +28,9 @@ use std::thread::JoinHandle;
 /// Why a gateway is not what it is to be.
 #[derive(Debug, thiserror::Error)]
 enum ServiceError {
-    /// The daemon has no thread that may open ports.
-    #[error(
-        "{0}: the daemon gave up the rights to open ports when it started, as its file had no interfaces secgw\n  \
-         fix: keep it in the file, and restart the daemon"
-    )]
-    NoRights(String),
+    /// The program that the daemon is part of has not started a thread that opens ports.
+    #[error("{0}: this program opens no ports\n  fix: serve it by postern run")]
+    NoOpener(String),
     /// The ports cannot be opened.
     #[error("{0}: {1}")]
     Open(String, OpenError),
@@ -113,6 +110,8 @@ impl Service for SecgwService {
             };
             let done = self.apply(name, wanted.clone(), context).await;
             done.map_err(|error| match error {
+                // Rights do not.
+                error @ ServiceError::Open(_, OpenError::NoBpf(_)) => Refusal::new(error, false),
                 // An interface may come later.
                 error @ ServiceError::Open(..) => {
                     self.missing.extend(wanted.map(|wanted| (name.to_owned(), wanted)));
@@ -239,7 +238,7 @@ impl SecgwService {
         context: &Context,
     ) -> Result<(), ServiceError> {
         let path = path_of(name).to_string();
-        let opener = context.opener.as_ref().ok_or_else(|| ServiceError::NoRights(path.clone()))?;
+        let opener = context.opener.as_ref().ok_or_else(|| ServiceError::NoOpener(path.clone()))?;
         let plan = Plan::configured(&settings);
         let tables = match before {
             Some(before) => SecgwTables::taking_over(before, &plan, &*context.engines)?,
