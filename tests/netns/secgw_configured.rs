@@ -1,10 +1,14 @@
 //! `interfaces secgw` of the daemon: the left encryptor is one, the right one is `postern secgw`.
 
-use crate::secgw::{answers, connect, file, scene, start};
+use crate::lcores::carry_between;
+use crate::secgw::{ADDRESSES, answers, connect, file, scene, start, start_with};
+use crate::secgw_fragments::of_one_family;
+use crate::secgw_jumbo::set_mtu;
 use crate::support::{PATIENCE, postern};
 use lab::postern::Postern;
 use lab::{Lab, wait_until};
 use rustix::process::Signal;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The left encryptor. KEY and OTHER are the keys of 5 and 6.
@@ -110,6 +114,14 @@ fn the_daemon_is_an_encryptor_as_its_configuration_says_and_exchanges_it_without
     assert!(said.contains("there is no sa nobody"), "{said}");
     is_up(&lab, &left, "what is refused changes nothing");
 
+    // An interface that is not there, and the one before again: the numbers of SAs go on, or the other end would drop them.
+    left.write(&configuration(&["port 1 interface nowhere"]));
+    let said = ask(&left, "reload");
+    assert!(said.contains("nowhere") && !answers(&lab, "192.168.2.2"), "{said}");
+    left.write(&configuration(&[]));
+    ask(&left, "reload");
+    is_up(&lab, &left, "with its interface again");
+
     // Another port: the gateway is made again. Without it, nothing passes.
     left.write(&configuration(&["port 1 driver packet"]));
     ask(&left, "reload");
@@ -151,4 +163,89 @@ fn a_daemon_without_gateways_has_its_first_by_a_commit_also_as_another_user() {
     lab.ip("wire", "link set w0 master br0").expect("it is there");
     is_up(&lab, &left, "after its interface was made again");
     lab.kill(right, Signal::TERM);
+}
+
+/// The right encryptor puts fragments together, too.
+const RIGHT: [&str; 4] = ["--vdev", "net_tap0,iface=dtap0", "--vdev", "net_af_packet0,iface=u0,qpairs=2"];
+
+/// Pings of this size which the links cut, or with `-M do` must not.
+fn pings(lab: &Lab, words: &str) {
+    let words: Vec<&str> = "-c 3 -i 0.05 -W 10 -q".split(' ').chain(words.split(' ')).collect();
+    let said = lab.run("host", "ping", &words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+    assert!(said.contains(" 0% packet loss"), "{said}");
+}
+
+#[test]
+fn two_threads_of_the_daemon_carry_flows_and_put_fragments_together() {
+    let Some(mut lab) = scene(2) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("both.cfg");
+    std::fs::write(&path, of_one_family()).expect("it can be written");
+    let mut left = Postern::new(&lab, "left", postern()).expect("a folder");
+    left.write(&configuration(&["threads 2", "reassemble 64"]));
+    left.start(&mut lab, "info", PATIENCE).unwrap_or_else(|error| panic!("{error}: {}", left.logged()));
+    let queues = "(0,0,0),(0,1,1),(1,0,1),(1,1,0)";
+    let right = start_with(&mut lab, "right", &path, &RIGHT, queues, &["--reassemble", "64"]);
+    is_up(&lab, &left, "at the start");
+    for size in ["1390", "1480", "5000", "20000"] {
+        pings(&lab, &format!("-M dont -s {size} 192.168.2.2"));
+    }
+    let (numbers, clear) = carry_between(&lab, &ADDRESSES[..1]);
+    assert!(clear.is_empty(), "{clear:02x?}");
+    assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), numbers.len(), "no SA uses a number twice");
+    let shown = ask(&left, "show secgw --json");
+    let json: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+    assert!(json[0]["reassembled"].as_u64() >= Some(12), "{shown}");
+    let lcores = json[0]["lcores"].as_array().expect("a list");
+    assert_eq!(lcores.len(), 2, "{shown}");
+    for lcore in lcores {
+        assert!(lcore["received"].as_u64() > Some(100), "the kernel spreads flows: {shown}");
+    }
+
+    // More threads than queues: refused, and all goes on as before.
+    left.write(&configuration(&["threads 3", "reassemble 64"]));
+    let said = ask(&left, "reload");
+    for part in ["sgw0 threads 3", "u0 of port 1 has 2 queues", "ethtool -L u0 rx 3 tx 3", "sgw0 threads 2"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(answers(&lab, "192.168.2.2"), "{}", left.logged());
+    // One thread has both queues. Numbers go on: the other end would drop what it has received.
+    left.write(&configuration(&["threads 1"]));
+    let said = ask(&left, "reload");
+    assert!(!said.contains("error"), "{said}");
+    is_up(&lab, &left, "with one thread for two queues");
+    let (numbers, _) = carry_between(&lab, &ADDRESSES[..1]);
+    assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), numbers.len(), "no SA uses a number twice");
+    lab.kill(right, Signal::TERM);
+    let text = std::fs::read_to_string(path.with_extension("right")).expect("statistics at the end");
+    assert!(!text.contains("dropped bad-tag") && !text.contains("dropped replayed"), "{text}");
+}
+
+#[test]
+fn the_daemon_carries_jumbo_frames_and_waits_for_a_link_that_is_long_enough() {
+    let Some(mut lab) = scene(1) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("both.cfg");
+    std::fs::write(&path, of_one_family()).expect("it can be written");
+    let mut left = Postern::new(&lab, "left", postern()).expect("a folder");
+    set_mtu(&lab, 1600);
+    left.write(&configuration(&["mtu 9000", "port 1 driver packet"]));
+    let error = left.start(&mut lab, "info", PATIENCE / 6).expect_err("its ports are too short").to_string();
+    assert!(error.contains("p0 has an MTU of 1600, and packets are up to 9000 bytes long"), "{error}");
+    for (mtu, driver) in [(9000, "packet"), (3826, "af-xdp")] {
+        set_mtu(&lab, mtu);
+        left.write(&configuration(&[&format!("mtu {mtu}"), &format!("port 1 driver {driver}")]));
+        left.start(&mut lab, "info", PATIENCE).unwrap_or_else(|error| panic!("{error}: {}", left.logged()));
+        let right = ["--vdev", "net_tap0,iface=dtap0", "--vdev", "net_af_packet1,iface=u0"];
+        let words = ["--mtu", &mtu.to_string()];
+        let right = start_with(&mut lab, "right", &path, &right, "(0,0,0),(1,0,0)", &words);
+        is_up(&lab, &left, driver);
+        pings(&lab, &format!("-M do -s {} 192.168.2.2", mtu - 160));
+        lab.kill(right, Signal::TERM);
+        lab.kill(left.process.expect("it runs"), Signal::TERM);
+        let text = std::fs::read_to_string(path.with_extension("right")).expect("statistics at the end");
+        for reason in ["truncated", "too-big", "fragmented"] {
+            assert!(!text.contains(&format!("dropped {reason}")), "{text}");
+        }
+    }
 }

@@ -55,8 +55,8 @@ pub(super) static NODES: &[Node] = &[
     ),
     value(
         "interfaces secgw <interface> mtu",
-        Type::Number(576, 1778),
-        "Longest IP packet that leaves, in bytes; longer ones are cut",
+        Type::Number(576, 65_521),
+        "Longest IP packet that leaves, in bytes; with driver af-xdp at most 3826",
     )
     .or("1500"),
     value(
@@ -111,6 +111,11 @@ pub(super) static NODES: &[Node] = &[
         "Whether packets are in clear behind it, or ESP",
     ),
     value(
+        "interfaces secgw <interface> reassemble",
+        Type::Number(1, 65_536),
+        "Put fragments together, of so many packets at once; without it they stay",
+    ),
+    value(
         "interfaces secgw <interface> replay-window",
         Type::Number(0, 1_048_576),
         "Packets; 0 for no check of replayed packets",
@@ -149,6 +154,12 @@ pub(super) static NODES: &[Node] = &[
         "Security parameters index",
     ),
     flag("interfaces secgw <interface> sa <sa> udp-encapsulation", "ESP in UDP, from port 4500 to port 4500"),
+    value(
+        "interfaces secgw <interface> threads",
+        Type::Number(1, 64),
+        "Threads that carry packets; the queues of ports are spread over them",
+    )
+    .or("1"),
 ];
 
 pub(super) static UNSUPPORTED: &[Unsupported] =

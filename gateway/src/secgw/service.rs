@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! other policies, SAs, routes, stations ── switch: tables are exchanged, and no packet is lost
-//! other ports, MTU, window ─────────────── switch: it ends, and is made again
+//! other ports, threads, MTU, window ────── switch: it ends, and is made again
 //! ```
 
 use super::api::Gateways;
+use super::configured::TooManyThreads;
 use super::opener::OpenError;
 use super::plan::Plan;
 use super::reload::{Control, ReloadError};
@@ -34,6 +35,13 @@ enum ServiceError {
     /// The ports cannot be opened.
     #[error("{0}: {1}")]
     Open(String, OpenError),
+    /// A port has fewer queues than there are threads.
+    #[error(
+        "{path} threads {threads}: {} of port {} has {} queues, and each thread receives from one at least\n  \
+         fix: ethtool -L {} {}, or set {path} threads {}",
+        .found.interface, .found.number, .found.queues, .found.interface, .found.words, .found.queues
+    )]
+    Threads { path: Path, threads: u32, found: TooManyThreads },
     /// There are no tables for it.
     #[error(transparent)]
     Tables(#[from] TablesError),
@@ -68,10 +76,15 @@ struct Intent {
     before: Option<Secgw>,
 }
 
+/// What SAs depend on beside their own settings: the window, and whether numbers have 64 bits.
+type Numbers = (u64, bool);
+
 /// The gateways.
 #[derive(Default)]
 pub struct SecgwService {
     served: BTreeMap<String, Served>,
+    /// The tables of gateways that ended and were not made again yet: numbers of SAs must not begin again with their keys.
+    ended: BTreeMap<String, (Numbers, Arc<SecgwTables>)>,
     /// Gateways whose ports could not be opened.
     missing: BTreeMap<String, Secgw>,
     intents: BTreeMap<String, Intent>,
@@ -195,6 +208,11 @@ impl SecgwService {
             if before == wanted && !self.missing.contains_key(&name) {
                 continue;
             }
+            // Known before what is there ends.
+            if let Some(Err(error)) = wanted.as_ref().map(|wanted| plan_of(&name, wanted)) {
+                planned.refused.insert(path_of(&name), Refusal::new(error, false));
+                continue;
+            }
             let phase = match (&before, &wanted) {
                 (None, _) => Phase::Prepare,
                 (Some(_), Some(_)) => Phase::Switch,
@@ -215,6 +233,7 @@ impl SecgwService {
     ) -> Result<(), ServiceError> {
         self.missing.remove(name);
         let Some(wanted) = wanted else {
+            self.ended.remove(name);
             self.end(name);
             return Ok(());
         };
@@ -223,11 +242,17 @@ impl SecgwService {
         {
             return exchange(served, wanted).await;
         }
-        // The other end drops numbers that begin again as replayed.
-        let before = self.served.get(name).filter(|served| numbers(&served.settings) == numbers(&wanted));
-        let before = before.map(|served| served.control.tables());
+        let before = self.served.get(name).map(|served| (numbers(&served.settings), served.control.tables()));
+        let before = before.or_else(|| self.ended.remove(name));
         self.end(name);
-        self.create(name, wanted, before.as_deref(), context).await
+        // The other end drops numbers that begin again as replayed.
+        let same = before.as_ref().filter(|(before, _)| *before == numbers(&wanted));
+        let tables = same.map(|(_, tables)| Arc::clone(tables));
+        let created = self.create(name, wanted, tables.as_deref(), context).await;
+        if created.is_err() {
+            self.ended.extend(before.map(|before| (name.to_owned(), before)));
+        }
+        created
     }
 
     async fn create(
@@ -239,29 +264,20 @@ impl SecgwService {
     ) -> Result<(), ServiceError> {
         let path = path_of(name).to_string();
         let opener = context.opener.as_ref().ok_or_else(|| ServiceError::NoOpener(path.clone()))?;
-        let plan = Plan::configured(&settings);
-        let tables = match before {
-            Some(before) => SecgwTables::taking_over(before, &plan, &*context.engines)?,
-            None => SecgwTables::new(&plan, &*context.engines)?,
-        };
+        let plan = plan_of(name, &settings)?;
         let stopper =
             Stopper::new(plan.lcores.len()).map_err(|error| ServiceError::Resources(path.clone(), error))?;
         let opened = opener.open(plan.ports.clone(), stopper.clone()).await;
         let (ports, reopened) = opened.map_err(|error| ServiceError::Open(path.clone(), error))?;
+        let tables = match before {
+            Some(before) => SecgwTables::taking_over(before, &plan, &*context.engines)?,
+            None => SecgwTables::new(&plan, &*context.engines)?,
+        };
         let workers = Worker::reassembling(Worker::several(tables, &plan.lcores, ports), plan.reassembly);
         let statistics = Arc::new(Statistics::of(&workers));
-        let mut threads = Vec::new();
-        for worker in workers {
-            let mut worker = worker.with_reopened(Arc::clone(&reopened));
-            let (of_worker, said) = (stopper.clone(), path.clone());
-            let thread = std::thread::Builder::new().name(format!("{name} worker")).spawn(move || {
-                Rights::Packets.keep();
-                if let Err(error) = worker.serve(&of_worker) {
-                    tracing::error!("{said}: nothing more is forwarded: {error}");
-                }
-            });
-            threads.push(thread.map_err(|error| ServiceError::Resources(path.clone(), error))?);
-        }
+        let workers = workers.into_iter().map(|worker| worker.with_reopened(Arc::clone(&reopened)));
+        let threads = start(name, workers.collect(), &stopper)
+            .map_err(|error| ServiceError::Resources(path.clone(), error))?;
         let control = Control::new(Arc::clone(&statistics), context.engines.clone(), &path);
         tracing::info!("{path}: {} ports, {} SAs: packets are forwarded", plan.ports.len(), plan.sas.len());
         self.shown.show(name, statistics);
@@ -273,6 +289,34 @@ impl SecgwService {
         self.shown.hide(name);
         self.served.remove(name);
     }
+}
+
+/// The plan of a gateway, with the queues that its interfaces have now.
+fn plan_of(name: &str, settings: &Secgw) -> Result<Plan, ServiceError> {
+    let mut plan = Plan::configured(settings);
+    plan.spread_queues().map_err(|found| ServiceError::Threads {
+        path: path_of(name),
+        threads: settings.threads,
+        found,
+    })?;
+    Ok(plan)
+}
+
+/// Starts a thread for each worker.
+fn start(name: &str, workers: Vec<Worker>, stopper: &Stopper) -> io::Result<Vec<JoinHandle<()>>> {
+    let is_only = workers.len() == 1;
+    let threads = workers.into_iter().enumerate().map(|(place, mut worker)| {
+        let thread = if is_only { format!("{name} worker") } else { format!("{name} worker {place}") };
+        let (of_worker, path) = (stopper.clone(), path_of(name));
+        std::thread::Builder::new().name(thread).spawn(move || {
+            Rights::Packets.keep();
+            if let Err(error) = worker.serve(&of_worker) {
+                tracing::error!("{path}: nothing more is forwarded: {error}");
+            }
+        })
+    });
+    // Those that have started end.
+    threads.collect::<io::Result<_>>().inspect_err(|_| stopper.stop())
 }
 
 /// Exchanges the tables of a gateway, in a thread of its own: it waits for the end of a burst.
@@ -293,12 +337,12 @@ fn takes_effect_at_once(before: &Secgw, after: &Secgw) -> bool {
         }
         ports
     };
-    ports(before) == ports(after) && numbers(before) == numbers(after)
+    let workers = |it: &Secgw| (it.threads, it.reassemble, it.mtu);
+    ports(before) == ports(after) && workers(before) == workers(after) && numbers(before) == numbers(after)
 }
 
-/// What SAs depend on beside their own settings.
-fn numbers(settings: &Secgw) -> (u64, bool, u32) {
-    (settings.window, settings.extended_sequence, settings.mtu)
+fn numbers(settings: &Secgw) -> Numbers {
+    (settings.window, settings.extended_sequence)
 }
 
 /// The warning if the kernel forwards packets of a port, too.

@@ -1,4 +1,6 @@
+use super::policies::{LOWEST, any};
 use super::*;
+use crate::secgw::settings::{Action, Ports, Protocol};
 use crate::{ConfigError, parse};
 
 const GATEWAY: &str = "\
@@ -61,6 +63,7 @@ fn wrong(text: &str) -> ConfigError {
 fn a_gateway_is_read_with_all_its_parts() {
     let read = gateway(GATEWAY);
     assert_eq!((read.mtu, read.window, read.extended_sequence), (1400, 128, false));
+    assert_eq!((read.reassemble, read.threads), (None, 1));
     let port = &read.ports[&0];
     assert_eq!(
         (port.driver, port.is_protected, port.neighbour),
@@ -94,6 +97,26 @@ fn what_no_policy_is_for_is_dropped_in_both_families_and_directions() {
             let [found] = found[..] else { panic!("{family:?} {direction:?}: {found:?}") };
             assert_eq!((found.action, found.priority, found.source), (Action::Discard, LOWEST, any(family)));
         }
+    }
+}
+
+#[test]
+fn fragments_threads_and_long_packets_are_as_they_are_set() {
+    let set = |lines: &str| GATEWAY.replace("sgw0 mtu 1400", lines);
+    let lines = "sgw0 mtu 3826\nset interfaces secgw sgw0 reassemble 64\nset interfaces secgw sgw0 threads 2";
+    let read = gateway(&set(lines));
+    assert_eq!((read.mtu, read.reassemble, read.threads), (3826, Some(64), 2));
+    let error = wrong(&set("sgw0 mtu 3827"));
+    assert!(error.reason.contains("mtu 3827: port 1 has driver af-xdp"), "{error}");
+    assert!(
+        error
+            .fix
+            .is_some_and(|fix| fix.contains("sgw0 mtu 3826, or set interfaces secgw sgw0 port 1 driver"))
+    );
+    let read = gateway(&set("sgw0 mtu 65521\nset interfaces secgw sgw0 port 1 driver tap"));
+    assert_eq!(read.mtu, 65521);
+    for line in ["sgw0 mtu 65522", "sgw0 threads 65", "sgw0 threads 0", "sgw0 reassemble 65537"] {
+        assert_eq!(settings(&set(line)).expect_err(line).len(), 1);
     }
 }
 
