@@ -1,7 +1,7 @@
-//! `interfaces secgw`: a gateway of IPsec between Ethernet ports, with manual keys. VyOS has none; ciphers and MACs have its words.
+//! `interfaces secgw`: a gateway of IPsec between Ethernet ports, with manual keys and IKE. VyOS has none; ciphers and MACs have its words.
 
 use super::value::Type;
-use super::{Inner, Node, Tag, Unsupported, flag, inner, tag, unsupported, value};
+use super::{Inner, Node, Tag, flag, inner, tag, value};
 
 /// Drivers of ports.
 const DRIVERS: &[&str] = &["af-xdp", "packet", "tap"];
@@ -23,6 +23,7 @@ const HASHES: &[&str] = &["sha1", "sha256", "sha384", "sha512"];
 /// The longest keys: 64 bytes in hexadecimal digits.
 const KEY: Type = Type::Secret(128);
 const DIRECTIONS: &[&str] = &["in", "out"];
+const PEER: &str = "vpn ipsec site-to-site peer <peer>";
 
 pub(super) static INNER: &[Inner] = &[
     inner("interfaces secgw", "IPsec gateways between Ethernet ports"),
@@ -79,6 +80,11 @@ pub(super) static NODES: &[Node] = &[
         "interfaces secgw <interface> policy <policy> direction",
         Type::Word(DIRECTIONS),
         "From protected ports (out) or from unprotected ones (in)",
+    ),
+    value(
+        "interfaces secgw <interface> policy <policy> ike",
+        Type::Reference(PEER),
+        "Peer of vpn ipsec whose SAs protect packets, in place of sa",
     ),
     value("interfaces secgw <interface> policy <policy> protocol", Type::Protocol, "Protocol (default: all)"),
     value(
@@ -161,7 +167,3 @@ pub(super) static NODES: &[Node] = &[
     )
     .or("1"),
 ];
-
-pub(super) static UNSUPPORTED: &[Unsupported] =
-    &[unsupported("interfaces secgw <interface> policy <policy> ike")
-        .instead("set action protect and sa NAME; postern secgw --ike FILE serves policies with ike")];

@@ -1,7 +1,9 @@
 //! `interfaces secgw`, typed and checked. Policies, SAs and routes have the types of the files of ipsec-secgw.
 
+mod peers;
 mod policies;
 
+use super::ipsec::{Patience, Peer};
 use super::{Reader, Settings, set, set_or_default};
 use crate::secgw::Driver;
 use crate::secgw::algorithm::{AEADS, CIPHERS, MACS, Protection, find};
@@ -40,6 +42,12 @@ pub struct Secgw {
     pub reassemble: Option<u32>,
     /// How many threads carry packets.
     pub threads: u32,
+    /// The names of the peers of IKE, as policies count them.
+    pub ike_peers: Vec<String>,
+    /// These peers.
+    pub ike: BTreeMap<String, Arc<Peer>>,
+    /// How often and when IKE sends a request again.
+    pub retransmission: Patience,
 }
 
 /// An Ethernet port.
@@ -75,7 +83,8 @@ impl Reader {
         let path = format!("interfaces secgw {name}");
         let ports = self.ports(&path, tree, taken);
         let sas = self.sas(&path, tree);
-        let policies = self.policies(&path, tree, &sas);
+        let mut ike_peers = Vec::new();
+        let policies = self.policies(&path, tree, &sas, &mut ike_peers);
         let routes = self.routes(&path, tree, &ports);
         let mtu = set_or_default(tree, PATH, "mtu");
         self.check_mtu(&path, tree, mtu, &ports);
@@ -90,6 +99,9 @@ impl Reader {
             mtu,
             reassemble: set(tree, "reassemble"),
             threads: set_or_default(tree, PATH, "threads"),
+            ike_peers,
+            ike: BTreeMap::new(),
+            retransmission: Patience::default(),
         }
     }
 

@@ -30,7 +30,7 @@ impl Plan {
             mtu: settings.mtu as u16,
         };
         let limits = |packets| Limits { packets: packets as usize, lifetime: LIFETIME };
-        Self {
+        let mut plan = Self {
             lcores: (0..settings.threads).collect(),
             ports: settings.ports.iter().map(port).collect(),
             policies: settings.policies.clone(),
@@ -42,10 +42,12 @@ impl Plan {
             mtu: settings.mtu as usize,
             reassembly: settings.reassemble.map(limits),
             statistics_seconds: 0,
-            ike_peers: Vec::new(),
+            ike_peers: settings.ike_peers.clone(),
             ike: Vec::new(),
             remarks: Vec::new(),
-        }
+        };
+        plan.set_ike(&settings.ike);
+        plan
     }
 
     /// Spreads all queues over the threads that the interfaces of AF_XDP have now: the kernel would have the frames of the others.

@@ -1,12 +1,13 @@
 //! Keeps the gateways between Ethernet ports what the configuration says they are.
 //!
 //! ```text
-//! other policies, SAs, routes, stations ── switch: tables are exchanged, and no packet is lost
-//! other ports, threads, MTU, window ────── switch: it ends, and is made again
+//! other policies, SAs, routes, stations, peers of IKE ── switch: tables are exchanged, and no packet is lost
+//! other ports, threads, MTU, window, or the first peer ── switch: it ends, and is made again
 //! ```
 
 use super::api::Gateways;
 use super::configured::TooManyThreads;
+use super::ike::{Ike, IkeError, IkeSockets, why_not};
 use super::opener::OpenError;
 use super::plan::Plan;
 use super::reload::{Control, ReloadError};
@@ -14,7 +15,9 @@ use super::statistics::Statistics;
 use super::stopper::Stopper;
 use super::tables::{SecgwTables, TablesError};
 use super::worker::Worker;
+use crate::daemon::needs::Needs;
 use crate::host::wants::Wants;
+use crate::ipsec::connections;
 use crate::rights::Rights;
 use crate::service::{
     Context, Phase, Planned, Policy, Refusal, Refused, Requirements, Service, Step, View, Work,
@@ -23,8 +26,10 @@ use config::settings::Secgw;
 use config::{Path, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 
 /// Why a gateway is not what it is to be.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +50,12 @@ enum ServiceError {
     /// There are no tables for it.
     #[error(transparent)]
     Tables(#[from] TablesError),
+    /// A peer of IKE is not served.
+    #[error("{0}: {1}\n  fix: {2}")]
+    Peer(Path, String, String),
+    /// IKE cannot be started.
+    #[error("{0}: {1}")]
+    Ike(String, IkeError),
     /// The tables cannot be exchanged.
     #[error(transparent)]
     Reload(#[from] ReloadError),
@@ -57,12 +68,15 @@ enum ServiceError {
 struct Served {
     settings: Secgw,
     control: Control,
+    ike: Option<Ike>,
     stopper: Stopper,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
+        // While packets still pass, the peers are told.
+        self.ike = None;
         self.stopper.stop();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -96,9 +110,23 @@ impl Service for SecgwService {
         let plans = settings.secgw.values().map(Plan::configured);
         Requirements {
             served: vec![(settings.secgw.len(), "IPsec gateway between ports")],
+            ports: settings.secgw.values().flat_map(ports_of_ike).collect(),
             ciphers: plans.flat_map(|plan| plan.subjects()).collect(),
-            ..Requirements::default()
+            needs: Needs {
+                local: settings.secgw.values().flat_map(own_addresses).collect(),
+                ..Needs::default()
+            },
         }
+    }
+
+    fn check(&self, settings: &Settings) -> (Vec<String>, Refused) {
+        let peers = settings.secgw.values().flat_map(|gateway| &gateway.ike);
+        let warnings = peers.filter_map(|(name, peer)| connections::check(name, peer).ok().flatten());
+        let refused = settings.secgw.iter().filter_map(|(name, gateway)| {
+            let error = refused_peer(name, gateway)?;
+            Some((path_of(name), Refusal::new(error, false)))
+        });
+        (warnings.collect(), refused.collect())
     }
 
     fn wants(&self, _: &Settings) -> BTreeMap<String, Wants> {
@@ -209,7 +237,8 @@ impl SecgwService {
                 continue;
             }
             // Known before what is there ends.
-            if let Some(Err(error)) = wanted.as_ref().map(|wanted| plan_of(&name, wanted)) {
+            let refused = |wanted| refused_peer(&name, wanted).or_else(|| plan_of(&name, wanted).err());
+            if let Some(error) = wanted.as_ref().and_then(refused) {
                 planned.refused.insert(path_of(&name), Refusal::new(error, false));
                 continue;
             }
@@ -218,7 +247,9 @@ impl SecgwService {
                 (Some(_), Some(_)) => Phase::Switch,
                 (Some(_), None) => Phase::Remove,
             };
-            planned.steps.push(Step::of_interface(path_of(&name), phase, None, None));
+            let [had, needs] = [served, wanted.as_ref()].map(|it| it.map_or(Vec::new(), ports_of_ike));
+            let (frees, needs) = if had == needs { (Vec::new(), Vec::new()) } else { (had, needs) };
+            planned.steps.push(Step { path: path_of(&name), phase, frees, needs });
             self.intents.insert(name, Intent { wanted, before });
         }
         planned
@@ -234,7 +265,7 @@ impl SecgwService {
         self.missing.remove(name);
         let Some(wanted) = wanted else {
             self.ended.remove(name);
-            self.end(name);
+            self.end(name).await;
             return Ok(());
         };
         if let Some(served) = self.served.get_mut(name)
@@ -244,7 +275,7 @@ impl SecgwService {
         }
         let before = self.served.get(name).map(|served| (numbers(&served.settings), served.control.tables()));
         let before = before.or_else(|| self.ended.remove(name));
-        self.end(name);
+        self.end(name).await;
         // The other end drops numbers that begin again as replayed.
         let same = before.as_ref().filter(|(before, _)| *before == numbers(&wanted));
         let tables = same.map(|(_, tables)| Arc::clone(tables));
@@ -269,25 +300,43 @@ impl SecgwService {
             Stopper::new(plan.lcores.len()).map_err(|error| ServiceError::Resources(path.clone(), error))?;
         let opened = opener.open(plan.ports.clone(), stopper.clone()).await;
         let (ports, reopened) = opened.map_err(|error| ServiceError::Open(path.clone(), error))?;
+        let sockets = (!plan.ike_peers.is_empty()).then(IkeSockets::bind).transpose();
+        let of_ike = |error| ServiceError::Ike(path.clone(), error);
+        let sockets = sockets.map_err(of_ike)?;
         let tables = match before {
             Some(before) => SecgwTables::taking_over(before, &plan, &*context.engines)?,
             None => SecgwTables::new(&plan, &*context.engines)?,
         };
-        let workers = Worker::reassembling(Worker::several(tables, &plan.lcores, ports), plan.reassembly);
+        let mut workers = Worker::reassembling(Worker::several(tables, &plan.lcores, ports), plan.reassembly);
+        let mut ike = None;
+        if let Some(sockets) = &sockets {
+            let started = Ike::start(sockets, &plan, workers, context.engines.clone(), &stopper);
+            let (started, with_ike) = started.map_err(of_ike)?;
+            (ike, workers) = (Some(started), with_ike);
+        }
         let statistics = Arc::new(Statistics::of(&workers));
         let workers = workers.into_iter().map(|worker| worker.with_reopened(Arc::clone(&reopened)));
         let threads = start(name, workers.collect(), &stopper)
             .map_err(|error| ServiceError::Resources(path.clone(), error))?;
+        let handle = ike.as_ref().map(Ike::handle);
+        if let Some(handle) = &handle {
+            handle.set_patience(settings.retransmission);
+        }
         let control = Control::new(Arc::clone(&statistics), context.engines.clone(), &path);
-        tracing::info!("{path}: {} ports, {} SAs: packets are forwarded", plan.ports.len(), plan.sas.len());
-        self.shown.show(name, statistics);
-        self.served.insert(name.to_owned(), Served { settings, control, stopper, threads });
+        let (ports, sas, peers) = (plan.ports.len(), plan.sas.len(), plan.ike.len());
+        tracing::info!("{path}: {ports} ports, {sas} SAs, {peers} IKE peers: packets are forwarded");
+        self.shown.show(name, statistics, handle.clone());
+        let control = control.with_ike(handle);
+        self.served.insert(name.to_owned(), Served { settings, control, ike, stopper, threads });
         Ok(())
     }
 
-    fn end(&mut self, name: &str) {
+    /// Ends a gateway, in a thread of its own: IKE waits for the answers of its peers.
+    async fn end(&mut self, name: &str) {
         self.shown.hide(name);
-        self.served.remove(name);
+        let served = self.served.remove(name);
+        // It fails only if that panics.
+        let _ = tokio::task::spawn_blocking(move || drop(served)).await;
     }
 }
 
@@ -324,6 +373,9 @@ async fn exchange(served: &mut Served, wanted: Secgw) -> Result<(), ServiceError
     let (control, plan) = (served.control.clone(), Plan::configured(&wanted));
     let exchanged = tokio::task::spawn_blocking(move || control.replace(&plan)).await;
     exchanged.map_err(|error| ServiceError::Resources("interfaces secgw".to_owned(), error.into()))??;
+    if let Some(ike) = &served.ike {
+        ike.handle().set_patience(wanted.retransmission);
+    }
     served.settings = wanted;
     Ok(())
 }
@@ -337,12 +389,30 @@ fn takes_effect_at_once(before: &Secgw, after: &Secgw) -> bool {
         }
         ports
     };
-    let workers = |it: &Secgw| (it.threads, it.reassemble, it.mtu);
+    let workers = |it: &Secgw| (it.threads, it.reassemble, it.mtu, it.ike_peers.is_empty());
     ports(before) == ports(after) && workers(before) == workers(after) && numbers(before) == numbers(after)
 }
 
 fn numbers(settings: &Secgw) -> Numbers {
     (settings.window, settings.extended_sequence)
+}
+
+/// Why a peer that policies name is not served.
+fn refused_peer(name: &str, settings: &Secgw) -> Option<ServiceError> {
+    let (text, fix) = settings.ike.iter().find_map(|(peer, settings)| why_not(peer, settings))?;
+    Some(ServiceError::Peer(path_of(name), text, fix))
+}
+
+/// The UDP ports that IKE of a gateway has.
+fn ports_of_ike(settings: &Secgw) -> Vec<u16> {
+    if settings.ike_peers.is_empty() { Vec::new() } else { vec![IKE_PORT, NAT_PORT] }
+}
+
+/// Our addresses for IKE, with where the configuration has them.
+fn own_addresses(settings: &Secgw) -> Vec<(IpAddr, Path)> {
+    let path = |peer: &str| Path::new(["vpn", "ipsec", "site-to-site", "peer", peer, "local-address"]);
+    let own = settings.ike.iter().filter_map(|(name, peer)| Some((peer.local_address?, path(name))));
+    own.collect()
 }
 
 /// The warning if the kernel forwards packets of a port, too.

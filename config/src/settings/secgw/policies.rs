@@ -21,12 +21,13 @@ impl Reader {
         path: &str,
         tree: &Tree,
         sas: &BTreeMap<String, Arc<Sa>>,
+        ike_peers: &mut Vec<String>,
     ) -> Vec<Policy> {
         let mut policies = Vec::new();
         for (number, tree) in below(tree, "policy") {
             let path = format!("{path} policy {number}");
             let Ok(line) = number.parse() else { continue };
-            policies.extend(self.policy(&path, tree, line, sas).into_iter().flatten());
+            policies.extend(self.policy(&path, tree, line, sas, ike_peers).into_iter().flatten());
         }
         // In ipsec-secgw a family without a policy passes in clear. Here it does not.
         for direction in Direction::ALL {
@@ -55,10 +56,17 @@ impl Reader {
         tree: &Tree,
         line: u32,
         sas: &BTreeMap<String, Arc<Sa>>,
+        ike_peers: &mut Vec<String>,
     ) -> Option<Vec<Policy>> {
         let [direction, action] = ["direction", "action"].map(|word| self.required(path, tree, word));
         let (direction, action) = (direction_of(direction?), action?);
         let action = match action {
+            "protect" if tree.has("ike") => Action::Ike(self.ike(path, tree, ike_peers)?),
+            _ if tree.has("ike") => {
+                let reason = format!("{path}: ike is for action protect");
+                self.error(tree.location_of("ike"), reason, format!("set {path} action protect"));
+                return None;
+            }
             "protect" => Action::Protect(self.spi(path, tree, direction, sas)?),
             "bypass" => Action::Bypass,
             _ => Action::Discard,
@@ -92,6 +100,23 @@ impl Reader {
             destination_ports,
         };
         Some(families.map(policy).collect())
+    }
+
+    /// The number of the peer that a policy names.
+    fn ike(&mut self, path: &str, tree: &Tree, ike_peers: &mut Vec<String>) -> Option<u16> {
+        let name = tree.value("ike")?;
+        if tree.has("sa") {
+            let reason = format!("{path}: sa and ike are both set");
+            self.error(tree.location_of("ike"), reason, format!("delete {path} sa, or delete {path} ike"));
+            return None;
+        }
+        let number = ike_peers.iter().position(|other| other == name);
+        let number = number.unwrap_or_else(|| {
+            ike_peers.push(name.to_owned());
+            ike_peers.len() - 1
+        });
+        // There are at most 100,000 policies, and far fewer peers.
+        u16::try_from(number).ok()
     }
 
     /// The SPI of the SA that a policy names.
