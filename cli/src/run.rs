@@ -118,7 +118,7 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
         Some(state) => Some(archiver::start(state, &arguments.api, &arguments.copies, user.as_ref())?),
         None => None,
     };
-    let opener = opener(&read.settings, user.clone())?;
+    let opener = opener(user.clone())?;
     privilege::drop_unneeded(Needs {
         raw_sockets: true,
         file: Some(&arguments.config),
@@ -141,14 +141,13 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
     outcome
 }
 
-/// Who opens Ethernet ports, where the configuration has some: the daemon does not keep the rights to.
-fn opener(settings: &Settings, user: Option<User>) -> io::Result<Option<Opener>> {
-    let prepare = move || {
+/// Who opens Ethernet ports: the daemon does not keep the rights to, and a commit may bring the first ones.
+fn opener(user: Option<User>) -> io::Result<Opener> {
+    Opener::start(move || {
         if let Some(Err(error)) = user.as_ref().map(service_user::become_user) {
             tracing::warn!("the thread that opens ports: {error}");
         }
-    };
-    (!settings.secgw.is_empty()).then(|| Opener::start(prepare)).transpose()
+    })
 }
 
 /// What a configuration has, in numbers.
@@ -166,7 +165,7 @@ async fn start(
     state: Option<PathBuf>,
     file: ConfigFile,
     read: Read,
-    (machine, https, name_servers, opener): (Connection, HttpsConnection, Option<UnixStream>, Option<Opener>),
+    (machine, https, name_servers, opener): (Connection, HttpsConnection, Option<UnixStream>, Opener),
     engines: Engines,
 ) -> Outcome {
     let (orders, inbox) = Orders::channel();
@@ -186,7 +185,7 @@ async fn start(
         machine,
         https,
         name_servers,
-        opener,
+        opener: Some(opener),
         open_at_exit,
         engines,
         tell: tell_systemd,

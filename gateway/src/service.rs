@@ -38,7 +38,7 @@ pub struct Context {
     pub https: Mutex<Process>,
     /// Who sets name servers of this machine, if root has started the daemon.
     pub name_servers: Option<NameServers>,
-    /// Who opens Ethernet ports, if the daemon was started with gateways between them.
+    /// Who opens Ethernet ports, if the program has such a thread.
     pub opener: Option<Opener>,
 }
 

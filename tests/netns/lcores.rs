@@ -63,15 +63,23 @@ fn flow(from: IpAddr, to: IpAddr) {
     }
 }
 
-/// All flows at once; what was on the wire meanwhile.
+/// All flows at once; what was on the wire meanwhile: SPI and number of each ESP packet, and all other frames with IP.
 fn carry(lab: &Lab) -> (Vec<[u8; 8]>, Vec<Vec<u8>>) {
+    carry_between(lab, &ADDRESSES)
+}
+
+/// The same with flows between these addresses of the hosts.
+pub fn carry_between(lab: &Lab, addresses: &[(&str, &str)]) -> (Vec<[u8; 8]>, Vec<Vec<u8>>) {
     let (stop, is_ready) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let watcher = scope.spawn(|| lab.enter("wire", || watch(&stop, &is_ready)).expect("no panic"));
         let ends = Ends(&stop);
         wait_until(PATIENCE, || is_ready.load(Ordering::Relaxed)).expect("it opens its port");
-        is_up(lab, "at the start");
-        let ways: Vec<[IpAddr; 2]> = ADDRESSES
+        for (_, right) in addresses {
+            wait_until(2 * PATIENCE, || answers(lab, right))
+                .unwrap_or_else(|error| panic!("{right}: {error}"));
+        }
+        let ways: Vec<[IpAddr; 2]> = addresses
             .iter()
             .map(|(left, right)| [left, right].map(|address| address.parse().expect("literal")))
             .collect();

@@ -23,6 +23,8 @@ const DAC_READ_SEARCH: u64 = 1 << 2;
 const NET_BIND_SERVICE: u64 = 1 << 10;
 const NET_ADMIN: u64 = 1 << 12;
 const NET_RAW: u64 = 1 << 13;
+const IPC_LOCK: u64 = 1 << 14;
+const BPF: u64 = 1 << 39;
 
 /// A daemon that root has started to run as another user, with a configuration that only root may read.
 struct Modest {
@@ -91,7 +93,7 @@ struct Held {
 
 /// What each thread must be held to, by what its name ends in; the first that fits.
 fn table(name: &str) -> Option<Held> {
-    let rows: [(&str, u64, i64, u64); 15] = [
+    let rows: [(&str, u64, i64, u64); 16] = [
         ("postern", NET_ADMIN | NET_BIND_SERVICE | NET_RAW, 0, 2),
         (" out", 0, 0, 3),
         (" in", 0, 0, 3),
@@ -100,6 +102,7 @@ fn table(name: &str) -> Option<Held> {
         (" control", NET_ADMIN | NET_BIND_SERVICE, 15, 2),
         ("ipsec0 jobs", 0, 15, 2),
         ("ipsec0 ike", 0, 15, 3),
+        ("secgw opener", NET_ADMIN | NET_RAW | BPF | IPC_LOCK, 0, 2),
         ("routes", NET_ADMIN, 0, 2),
         (" link", NET_ADMIN, 0, 2),
         ("socket", 0, 0, 2),
@@ -164,7 +167,12 @@ fn every_thread_is_held_to_what_its_work_needs() {
     // One that has just started has its name and its rights a moment later.
     let settled = || {
         let (seen, wrong) = threads(&tasks);
-        wrong.is_empty() && roles.as_flattened().iter().all(|role| seen.iter().any(|name| name == role))
+        wrong.is_empty()
+            && roles
+                .as_flattened()
+                .iter()
+                .chain(&["secgw opener"])
+                .all(|role| seen.iter().any(|name| name == role))
     };
     wait_until(PATIENCE, settled).unwrap_or_else(|error| panic!("{error}: {:?}", threads(&tasks)));
 }

@@ -1,7 +1,6 @@
 //! `postern secgw` as two encryptors with one file, between hosts whose kernels know nothing of it.
 
 use crate::support::{PATIENCE, postern};
-use lab::postern::Postern;
 use lab::{Lab, Process, wait_until};
 use packet::header::esp::ESP;
 use packet::header::flow::Upper;
@@ -136,7 +135,7 @@ pub fn route(lab: &Lab, namespace: &str) {
 }
 
 /// Starts an encryptor with two devices; its statistics go to a file when it ends.
-fn start(lab: &mut Lab, namespace: &str, file: &Path, devices: [&str; 2]) -> Process {
+pub fn start(lab: &mut Lab, namespace: &str, file: &Path, devices: [&str; 2]) -> Process {
     start_on(lab, namespace, file, &["--vdev", devices[0], "--vdev", devices[1]], "(0,0,0),(1,0,0)")
 }
 
@@ -334,124 +333,6 @@ fn two_encryptors_with_one_file_carry_both_families_in_both_and_nothing_in_clear
         "{left}"
     );
     assert!(right.contains("sp in, line 6, protect 5: ") && !right.contains("dropped bad-tag"), "{right}");
-}
-
-/// The left encryptor as a gateway of the daemon. KEY and OTHER are the keys of 5 and 6.
-const CONFIGURATION: &str = "\
-port 0 driver packet
-port 0 interface p0
-port 0 neighbour 02:00:00:00:00:01
-port 0 promiscuous
-port 0 side protected
-port 1 interface u0
-port 1 neighbour 02:00:00:00:00:ff
-port 1 promiscuous
-port 1 side unprotected
-sa there direction out
-sa there spi 5
-sa there encryption aes128gcm128
-sa there key KEY
-sa there local-address 172.16.1.5
-sa there remote-address 172.16.2.5
-sa back direction in
-sa back spi 6
-sa back encryption aes128
-sa back key CBC
-sa back hash sha1
-sa back hash-key KEY
-sa back local-address 172.16.1.5
-sa back remote-address 172.16.2.5
-policy 10 direction out
-policy 10 action protect
-policy 10 sa there
-policy 10 destination prefix 192.168.2.0/24
-policy 20 direction in
-policy 20 action protect
-policy 20 sa back
-route 172.16.0.0/16 port 1
-route 192.168.0.0/16 port 0
-";
-
-/// The configuration, and more of it.
-fn configuration(more: &[&str]) -> String {
-    let text = CONFIGURATION.replace("KEY", &"a1".repeat(20)).replace("CBC", &"c5".repeat(16));
-    let lines = text.lines().chain(more.iter().copied());
-    lines.map(|line| format!("set interfaces secgw sgw0 {line}\n")).collect()
-}
-
-#[test]
-fn the_daemon_is_an_encryptor_as_its_configuration_says_and_exchanges_it_without_loss() {
-    let Some(mut lab) = scene(1) else { return };
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("both.cfg");
-    std::fs::write(&path, file(&vec!["a1"; 20].join(":"))).expect("it can be written");
-    let mut left = Postern::new(&lab, "left", postern()).expect("a folder");
-    left.write(&configuration(&[]));
-    left.start(&mut lab, "info", PATIENCE).unwrap_or_else(|error| panic!("{error}: {}", left.logged()));
-    let right = start(&mut lab, "right", &path, ["net_tap0,iface=dtap0", "net_af_packet0,iface=u0"]);
-    let ask = |left: &Postern, words: &str| {
-        let mut command = std::process::Command::new(postern());
-        let output =
-            command.args(words.split(' ')).arg("--api").arg(&left.socket).output().expect("it starts");
-        [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat()
-    };
-    let is_up = |lab: &Lab, left: &Postern, when: &str| {
-        wait_until(2 * PATIENCE, || answers(lab, "192.168.2.2"))
-            .unwrap_or_else(|error| panic!("{when}: {error}: {}", left.logged()));
-    };
-    is_up(&lab, &left, "at the start");
-    assert!(!answers(&lab, "192.168.4.2"), "no policy is for it");
-    let shown = ask(&left, "show secgw");
-    for part in ["interfaces secgw sgw0", "protect 5", "aes-128-cbc with sha1-hmac", "denied"] {
-        assert!(shown.contains(part), "{part}: {shown}");
-    }
-    assert!(ask(&left, "reload secgw").contains("postern reload"));
-
-    // Other policies and routes for as long as a train of pings lasts.
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let pings = scope.spawn(|| {
-            let words = ["-c", "300", "-i", "0.01", "-W", "20", "-q", "192.168.2.2"];
-            let answered = lab.run("host", "ping", &words);
-            is_over.store(true, Ordering::Relaxed);
-            answered
-        });
-        let discard = [
-            "policy 1 direction out",
-            "policy 1 action discard",
-            "policy 1 destination prefix 192.168.2.9/32",
-        ];
-        let mut reloads = 0;
-        while !is_over.load(Ordering::Relaxed) || reloads % 2 == 0 {
-            left.write(&configuration(if reloads % 2 == 0 { &discard } else { &[] }));
-            let said = ask(&left, "reload");
-            assert!(!said.contains("error"), "{said}");
-            reloads += 1;
-        }
-        let said = pings.join().expect("no panic").expect("all are answered");
-        assert!(said.contains(" 0% packet loss"), "{said}");
-    });
-    assert!(!answers(&lab, "192.168.2.9") && ask(&left, "show secgw rules").contains("discard"));
-    left.write(&configuration(&["policy 10 sa nobody"]));
-    let said = ask(&left, "reload");
-    assert!(said.contains("there is no sa nobody"), "{said}");
-    is_up(&lab, &left, "what is refused changes nothing");
-
-    // Another port: the gateway is made again. Without it, nothing passes.
-    left.write(&configuration(&["port 1 driver packet"]));
-    ask(&left, "reload");
-    is_up(&lab, &left, "with another driver");
-    lab.kill(left.process.expect("it runs"), Signal::KILL);
-    assert!(!answers(&lab, "192.168.2.2"), "nothing passes in clear without it");
-    // Its numbers begin again, which the window of the other end would drop.
-    lab.kill(right, Signal::TERM);
-    left.start(&mut lab, "info", PATIENCE).expect("it starts again");
-    let right = start(&mut lab, "right", &path, ["net_tap0,iface=dtap0", "net_af_packet0,iface=u0"]);
-    is_up(&lab, &left, "after a restart");
-    left.write("set system allow-empty\n");
-    ask(&left, "reload");
-    assert!(!answers(&lab, "192.168.2.2") && ask(&left, "show secgw").contains("no gateway"));
-    lab.kill(right, Signal::TERM);
 }
 
 #[test]

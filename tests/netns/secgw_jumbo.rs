@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// What the headers of ping, ESP and a tunnel over IPv6 add at most.
 const ADDED: usize = 160;
 
-fn set_mtu(lab: &Lab, mtu: usize) {
+/// Sets the MTU of all interfaces but that of the right host.
+pub fn set_mtu(lab: &Lab, mtu: usize) {
     for (namespace, interface) in [
         ("host", "eth0"),
         ("left", "p0"),

@@ -189,7 +189,6 @@ pub fn unsupported_nodes() -> impl Iterator<Item = &'static Unsupported> {
     let tables = [
         wireguard::UNSUPPORTED,
         openvpn::UNSUPPORTED,
-        secgw::UNSUPPORTED,
         machine::UNSUPPORTED,
         https::UNSUPPORTED,
         pki::UNSUPPORTED,

@@ -1,7 +1,7 @@
-//! `interfaces secgw`: a gateway of IPsec between Ethernet ports, with manual keys. VyOS has none; ciphers and MACs have its words.
+//! `interfaces secgw`: a gateway of IPsec between Ethernet ports, with manual keys and IKE. VyOS has none; ciphers and MACs have its words.
 
 use super::value::Type;
-use super::{Inner, Node, Tag, Unsupported, flag, inner, tag, unsupported, value};
+use super::{Inner, Node, Tag, flag, inner, tag, value};
 
 /// Drivers of ports.
 const DRIVERS: &[&str] = &["af-xdp", "packet", "tap"];
@@ -23,6 +23,7 @@ const HASHES: &[&str] = &["sha1", "sha256", "sha384", "sha512"];
 /// The longest keys: 64 bytes in hexadecimal digits.
 const KEY: Type = Type::Secret(128);
 const DIRECTIONS: &[&str] = &["in", "out"];
+const PEER: &str = "vpn ipsec site-to-site peer <peer>";
 
 pub(super) static INNER: &[Inner] = &[
     inner("interfaces secgw", "IPsec gateways between Ethernet ports"),
@@ -55,8 +56,8 @@ pub(super) static NODES: &[Node] = &[
     ),
     value(
         "interfaces secgw <interface> mtu",
-        Type::Number(576, 1778),
-        "Longest IP packet that leaves, in bytes; longer ones are cut",
+        Type::Number(576, 65_521),
+        "Longest IP packet that leaves, in bytes; with driver af-xdp at most 3826",
     )
     .or("1500"),
     value(
@@ -79,6 +80,11 @@ pub(super) static NODES: &[Node] = &[
         "interfaces secgw <interface> policy <policy> direction",
         Type::Word(DIRECTIONS),
         "From protected ports (out) or from unprotected ones (in)",
+    ),
+    value(
+        "interfaces secgw <interface> policy <policy> ike",
+        Type::Reference(PEER),
+        "Peer of vpn ipsec whose SAs protect packets, in place of sa",
     ),
     value("interfaces secgw <interface> policy <policy> protocol", Type::Protocol, "Protocol (default: all)"),
     value(
@@ -109,6 +115,11 @@ pub(super) static NODES: &[Node] = &[
         "interfaces secgw <interface> port <port> side",
         Type::Word(&["protected", "unprotected"]),
         "Whether packets are in clear behind it, or ESP",
+    ),
+    value(
+        "interfaces secgw <interface> reassemble",
+        Type::Number(1, 65_536),
+        "Put fragments together, of so many packets at once; without it they stay",
     ),
     value(
         "interfaces secgw <interface> replay-window",
@@ -149,8 +160,10 @@ pub(super) static NODES: &[Node] = &[
         "Security parameters index",
     ),
     flag("interfaces secgw <interface> sa <sa> udp-encapsulation", "ESP in UDP, from port 4500 to port 4500"),
+    value(
+        "interfaces secgw <interface> threads",
+        Type::Number(1, 64),
+        "Threads that carry packets; the queues of ports are spread over them",
+    )
+    .or("1"),
 ];
-
-pub(super) static UNSUPPORTED: &[Unsupported] =
-    &[unsupported("interfaces secgw <interface> policy <policy> ike")
-        .instead("set action protect and sa NAME; postern secgw --ike FILE serves policies with ike")];

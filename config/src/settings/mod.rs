@@ -39,7 +39,7 @@ pub struct Settings {
     pub openvpn: BTreeMap<String, OpenVpn>,
     /// Gateways between Ethernet ports by name.
     pub secgw: BTreeMap<String, Secgw>,
-    /// IPsec, site to site.
+    /// IPsec, site to site, but for the peers that policies of gateways between ports name.
     pub ipsec: IpSec,
     /// Which crypto engines are used.
     pub crypto: Crypto,
@@ -93,6 +93,7 @@ impl Settings {
         reader.check_openvpn_ports(tree, &settings);
         reader.secgws(tree, &mut settings);
         settings.ipsec = reader.ipsec(tree);
+        reader.peers_of_secgws(tree, &mut settings);
         settings.machine = reader.machine(tree);
         settings.https = reader.https(tree);
         reader.hints(&settings);

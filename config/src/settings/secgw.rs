@@ -1,23 +1,23 @@
 //! `interfaces secgw`, typed and checked. Policies, SAs and routes have the types of the files of ipsec-secgw.
 
+mod peers;
+mod policies;
+
+use super::ipsec::{Patience, Peer};
 use super::{Reader, Settings, set, set_or_default};
-use crate::error::Location;
-use crate::schema::{ALL_PROTOCOLS, protocol};
 use crate::secgw::Driver;
 use crate::secgw::algorithm::{AEADS, CIPHERS, MACS, Protection, find};
-use crate::secgw::settings::{Action, Direction, Family, Mode, Offload, Policy, Ports, Protocol, Route, Sa};
+use crate::secgw::settings::{Direction, Family, Mode, Offload, Policy, Route, Sa};
 use crate::tree::Tree;
 use crypto::SecretBytes;
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::IpNet;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The highest priority of a policy.
-const HIGHEST: i32 = (1 << 29) - 1;
-/// The lowest.
-const LOWEST: i32 = 1;
 const PATH: &str = "interfaces secgw <interface>";
+/// The longest IP packet in a frame of AF_XDP, which is in one page of memory.
+pub const LONGEST_OF_AF_XDP: u32 = 3826;
 
 /// A gateway between Ethernet ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +38,16 @@ pub struct Secgw {
     pub extended_sequence: bool,
     /// The longest IP packet that leaves.
     pub mtu: u32,
+    /// Of how many packets fragments are kept, to put them together.
+    pub reassemble: Option<u32>,
+    /// How many threads carry packets.
+    pub threads: u32,
+    /// The names of the peers of IKE, as policies count them.
+    pub ike_peers: Vec<String>,
+    /// These peers.
+    pub ike: BTreeMap<String, Arc<Peer>>,
+    /// How often and when IKE sends a request again.
+    pub retransmission: Patience,
 }
 
 /// An Ethernet port.
@@ -73,8 +83,11 @@ impl Reader {
         let path = format!("interfaces secgw {name}");
         let ports = self.ports(&path, tree, taken);
         let sas = self.sas(&path, tree);
-        let policies = self.policies(&path, tree, &sas);
+        let mut ike_peers = Vec::new();
+        let policies = self.policies(&path, tree, &sas, &mut ike_peers);
         let routes = self.routes(&path, tree, &ports);
+        let mtu = set_or_default(tree, PATH, "mtu");
+        self.check_mtu(&path, tree, mtu, &ports);
         Secgw {
             description: tree.value("description").map(str::to_owned),
             ports,
@@ -83,7 +96,24 @@ impl Reader {
             routes,
             window: set_or_default(tree, PATH, "replay-window"),
             extended_sequence: tree.has("extended-sequence"),
-            mtu: set_or_default(tree, PATH, "mtu"),
+            mtu,
+            reassemble: set(tree, "reassemble"),
+            threads: set_or_default(tree, PATH, "threads"),
+            ike_peers,
+            ike: BTreeMap::new(),
+            retransmission: Patience::default(),
+        }
+    }
+
+    fn check_mtu(&mut self, path: &str, tree: &Tree, mtu: u32, ports: &BTreeMap<u16, Port>) {
+        let of_af_xdp = ports.iter().find(|(_, port)| port.driver == Driver::AfXdp);
+        if let Some((number, _)) = of_af_xdp.filter(|_| mtu > LONGEST_OF_AF_XDP) {
+            let reason = format!(
+                "{path}: mtu {mtu}: port {number} has driver af-xdp, which carries packets of at most {LONGEST_OF_AF_XDP} bytes"
+            );
+            let fix =
+                format!("set {path} mtu {LONGEST_OF_AF_XDP}, or set {path} port {number} driver packet");
+            self.error(tree.location_of("mtu"), reason, fix);
         }
     }
 
@@ -259,118 +289,6 @@ impl Reader {
         bytes.map(SecretBytes::new)
     }
 
-    fn policies(&mut self, path: &str, tree: &Tree, sas: &BTreeMap<String, Arc<Sa>>) -> Vec<Policy> {
-        let mut policies = Vec::new();
-        for (number, tree) in below(tree, "policy") {
-            let path = format!("{path} policy {number}");
-            let Ok(line) = number.parse() else { continue };
-            policies.extend(self.policy(&path, tree, line, sas).into_iter().flatten());
-        }
-        // In ipsec-secgw a family without a policy passes in clear. Here it does not.
-        for direction in Direction::ALL {
-            for family in Family::ALL {
-                let any = any(family);
-                policies.push(Policy {
-                    line: 0,
-                    family,
-                    direction,
-                    action: Action::Discard,
-                    priority: LOWEST,
-                    source: any,
-                    destination: any,
-                    protocol: Protocol::default(),
-                    source_ports: Ports::ALL,
-                    destination_ports: Ports::ALL,
-                });
-            }
-        }
-        policies
-    }
-
-    fn policy(
-        &mut self,
-        path: &str,
-        tree: &Tree,
-        line: u32,
-        sas: &BTreeMap<String, Arc<Sa>>,
-    ) -> Option<Vec<Policy>> {
-        let [direction, action] = ["direction", "action"].map(|word| self.required(path, tree, word));
-        let (direction, action) = (direction_of(direction?), action?);
-        let action = match action {
-            "protect" => Action::Protect(self.spi(path, tree, direction, sas)?),
-            "bypass" => Action::Bypass,
-            _ => Action::Discard,
-        };
-        let prefix = |word| -> Option<IpNet> { set(tree.at(&[word])?, "prefix") };
-        let (source, destination) = (prefix("source"), prefix("destination"));
-        if let (Some(source), Some(destination)) = (source, destination)
-            && Family::of(source.addr()) != Family::of(destination.addr())
-        {
-            let reason = format!("{path}: of source and destination, one is IPv4, one is IPv6");
-            self.error(tree.location(), reason, "write a policy for each family");
-            return None;
-        }
-        let family = source.or(destination).map(|prefix| Family::of(prefix.addr()));
-        let [source_ports, destination_ports] =
-            ["source", "destination"].map(|word| self.port_range(path, tree, word));
-        let (source_ports, destination_ports) = (source_ports?, destination_ports?);
-        let protocol = tree.value("protocol").filter(|name| *name != ALL_PROTOCOLS).and_then(protocol);
-        let protocol = protocol.map_or_else(Protocol::default, |value| Protocol { value, mask: u8::MAX });
-        let families = Family::ALL.into_iter().filter(|it| family.is_none_or(|family| family == *it));
-        let policy = |family| Policy {
-            line,
-            family,
-            direction,
-            action,
-            priority: HIGHEST - line as i32,
-            source: source.unwrap_or_else(|| any(family)),
-            destination: destination.unwrap_or_else(|| any(family)),
-            protocol,
-            source_ports,
-            destination_ports,
-        };
-        Some(families.map(policy).collect())
-    }
-
-    /// The SPI of the SA that a policy names.
-    fn spi(
-        &mut self,
-        path: &str,
-        tree: &Tree,
-        direction: Direction,
-        sas: &BTreeMap<String, Arc<Sa>>,
-    ) -> Option<u32> {
-        let name = self.required(path, tree, "sa")?;
-        let at = tree.location_of("sa");
-        let Some(sa) = sas.get(name) else {
-            let known: Vec<&str> = sas.keys().map(String::as_str).collect();
-            let reason = format!("{path}: there is no sa {name}, or it has an error of its own");
-            self.error(at, reason, format!("one of: {}", known.join(", ")));
-            return None;
-        };
-        if sa.direction != direction {
-            let reason = format!("{path}: sa {name} is for the other direction");
-            self.error(at, reason, format!("name an SA with direction {}", direction.word()));
-            return None;
-        }
-        Some(sa.spi)
-    }
-
-    fn port_range(&mut self, path: &str, tree: &Tree, side: &str) -> Option<Ports> {
-        let Some(text) = tree.at(&[side]).and_then(|tree| tree.value("port")) else {
-            return Some(Ports::ALL);
-        };
-        let (low, high) = text.split_once('-').unwrap_or((text, text));
-        let ports = low.parse().ok().zip(high.parse().ok()).map(|(low, high)| Ports { low, high });
-        let ports = ports.filter(|ports| ports.low <= ports.high);
-        if ports.is_none() {
-            let reason = format!("{path}: {side} port {text} is no port and no range of ports");
-            let at = tree.at(&[side]).map_or(Location::default(), |tree| tree.location_of("port"));
-            self.error(at, reason, format!("set {path} {side} port 1024-2047"));
-        }
-        ports
-    }
-
     fn routes(&mut self, path: &str, tree: &Tree, ports: &BTreeMap<u16, Port>) -> Vec<Route> {
         let mut routes = Vec::new();
         for (prefix, tree) in below(tree, "route") {
@@ -417,14 +335,6 @@ fn below<'a>(tree: &'a Tree, word: &str) -> impl Iterator<Item = (&'a str, &'a T
 
 fn direction_of(word: &str) -> Direction {
     if word == "out" { Direction::Outbound } else { Direction::Inbound }
-}
-
-/// All addresses of a family.
-fn any(family: Family) -> IpNet {
-    match family {
-        Family::V4 => Ipv4Net::default().into(),
-        Family::V6 => Ipv6Net::default().into(),
-    }
 }
 
 /// The name of a cipher in the files of ipsec-secgw: `aes-128-gcm` for `aes128gcm128`, `aes-256-cbc` for `aes256`.

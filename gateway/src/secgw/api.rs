@@ -49,8 +49,8 @@ impl Gateways {
     }
 
     /// Shows a gateway of the configuration.
-    pub(super) fn show(&self, name: &str, statistics: Arc<Statistics>) {
-        self.lock().insert(name.to_owned(), Gateway { statistics, reloads: None, ike: None });
+    pub(super) fn show(&self, name: &str, statistics: Arc<Statistics>, ike: Option<IkeHandle>) {
+        self.lock().insert(name.to_owned(), Gateway { statistics, reloads: None, ike });
     }
 
     /// Shows it no more.

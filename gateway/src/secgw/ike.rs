@@ -1,4 +1,4 @@
-//! IKE for policies that name a peer (`sp ... ike PEER`) in place of an SPI.
+//! IKE for policies that name a peer (`sp ... ike PEER`, or `policy N ike PEER`) in place of an SPI.
 //!
 //! ```text
 //! postern.conf ── peers of `vpn ipsec` ──> IKE thread ──> SAs and policies in the tables of the worker
@@ -75,7 +75,7 @@ pub fn check_ike(settings: &Settings, peers: &Peers, file: &str) -> Vec<Finding>
 }
 
 /// Why a peer is not served between ports, and what to do.
-fn why_not(name: &str, peer: &Peer) -> Option<(String, String)> {
+pub(super) fn why_not(name: &str, peer: &Peer) -> Option<(String, String)> {
     let path = format!("vpn ipsec site-to-site peer {name}");
     if let Err(error) = check(name, peer) {
         return Some((error.to_string(), format!("correct {path}")));

@@ -38,6 +38,11 @@ impl Queues {
         Ok(Self { first: first.unwrap_or(0), is_chosen: first.is_some() || count.is_some(), receivers })
     }
 
+    /// So many queues in turn for so many threads.
+    pub(super) fn spread(queues: usize, threads: usize) -> Self {
+        Self { receivers: (0..queues).map(|queue| queue % threads).collect(), ..Self::default() }
+    }
+
     /// The place of the lcore that has a queue.
     pub(super) fn receiver(&self, queue: usize, lcores: usize) -> usize {
         // What a port that only sends receives is not read.

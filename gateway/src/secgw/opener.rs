@@ -1,10 +1,13 @@
-//! Opens ports for the daemon, which gives up the rights to at its start: a thread that was started before keeps them.
+//! Opens ports for the daemon, which gives up the rights to at its start: a thread that was started before keeps them. It is there without
+//! any gateway, too: a commit may bring the first one.
 
 use super::plan::PortPlan;
 use super::ports::{FramePort, PortError, open_all};
 use super::reopen::Reopened;
 use super::stopper::Stopper;
 use crate::rights::Rights;
+use caps::{CapSet, Capability};
+use config::secgw::Driver;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::io;
 use std::sync::Arc;
@@ -19,6 +22,13 @@ pub enum OpenError {
     /// There is no thread to open them again.
     #[error("a thread for ports: {0}")]
     Thread(#[from] io::Error),
+    /// The process never had the right. systemd kills one that makes the call without it.
+    #[error(
+        "port {0}: the daemon was started without the right to load programs of XDP (CAP_BPF)\n  \
+         fix: under systemd, systemctl edit postern, with the lines for interfaces secgw of examples/systemd/postern.service, and systemctl restart postern; \
+         or driver packet for the port"
+    )]
+    NoBpf(u16),
     /// The thread has ended.
     #[error("the thread that opens ports has ended\n  fix: restart the daemon")]
     Ended,
@@ -68,6 +78,10 @@ fn serve(inbox: &Receiver<Request>) {
 }
 
 fn open_and_watch(ports: &[PortPlan], stopper: Stopper) -> Result<Opened, OpenError> {
+    let may_load = caps::has_cap(None, CapSet::Effective, Capability::CAP_BPF).unwrap_or(true);
+    if let Some(port) = ports.iter().find(|port| port.driver == Driver::AfXdp && !may_load) {
+        return Err(OpenError::NoBpf(port.number));
+    }
     let opened = open_all(ports, stopper.workers())?;
     let reopened = Reopened::watch(ports, &opened, stopper)?;
     Ok((opened, reopened))

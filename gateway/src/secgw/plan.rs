@@ -181,10 +181,15 @@ fn words(command_line: &CommandLine, refused: &mut Vec<Finding>) {
     }
 }
 
+/// The longest IP packet in a frame of AF_XDP.
+pub(super) const fn longest_of_af_xdp() -> usize {
+    xdp::LONGEST - EthernetHeader::LENGTH
+}
+
 /// Why the frames of a device do not hold packets of so many bytes, and what to do.
 fn holds(device: &Device, mtu: u32) -> Result<(), (String, String)> {
     let (most, reason) = match device.driver {
-        Driver::AfXdp => (xdp::LONGEST - EthernetHeader::LENGTH, "AF_XDP has a frame in one page of memory"),
+        Driver::AfXdp => (longest_of_af_xdp(), "AF_XDP has a frame in one page of memory"),
         Driver::Dpdk => (LONGEST_OF_DPDK, "a buffer of DPDK holds one frame"),
         _ => (MAXIMUM - EthernetHeader::LENGTH, "no interface has a longer MTU"),
     };

@@ -10,6 +10,7 @@ use port::link::{self, Channels, LinkError, hardware_address};
 use port::tun::TunError;
 use port::xdp::{self, QUEUES, Take, XdpOptions, XdpTransmit};
 use port::{Receive, Transmit, af_packet, tap};
+use std::time::{Duration, Instant};
 use tunnel::Time;
 
 /// Why a port could not be opened.
@@ -60,6 +61,10 @@ pub enum PortError {
     },
 }
 
+/// How long a TAP interface that another process has open is waited for: one that was killed may still be closing it.
+const BUSY: Duration = Duration::from_secs(2);
+/// How often it is tried meanwhile.
+const RETRY: Duration = Duration::from_millis(10);
 /// The MTU of all interfaces of Ethernet, unless another is set.
 const USUAL_MTU: u16 = 1500;
 
@@ -237,7 +242,8 @@ fn open_xdp(plan: &PortPlan, workers: usize) -> Result<Halves, PortError> {
 
 /// All workers send by all queues: the kernel takes frames of one queue from any thread.
 fn open_tap(plan: &PortPlan, workers: usize) -> Result<Halves, TunError> {
-    let opened = tap::open_queues(&plan.interface, plan.queues.receivers.len().max(1), plan.frame())?;
+    let count = plan.queues.receivers.len().max(1);
+    let opened = when_free(|| tap::open_queues(&plan.interface, count, plan.frame()))?;
     tap::set_up(&plan.interface, plan.address, Some(plan.mtu).filter(|&mtu| mtu > USUAL_MTU))?;
     let transmits = (0..workers).map(|worker| -> Box<dyn Transmit> {
         let own = (0..opened.len()).find(|&queue| plan.queues.receiver(queue, workers) == worker);
@@ -245,6 +251,17 @@ fn open_tap(plan: &PortPlan, workers: usize) -> Result<Halves, TunError> {
     });
     let transmits = transmits.collect();
     Ok((opened.into_iter().map(|(receive, _)| Queue::new(receive)).collect(), transmits))
+}
+
+/// Opens a TAP interface once no other process has it open.
+fn when_free<T>(open: impl Fn() -> Result<T, TunError>) -> Result<T, TunError> {
+    let begun = Instant::now();
+    loop {
+        match open() {
+            Err(TunError::Busy(_)) if begun.elapsed() < BUSY => std::thread::sleep(RETRY),
+            outcome => return outcome,
+        }
+    }
 }
 
 fn open_packet(plan: &PortPlan, workers: usize) -> Result<Halves, LinkError> {

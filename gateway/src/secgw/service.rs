@@ -1,11 +1,13 @@
 //! Keeps the gateways between Ethernet ports what the configuration says they are.
 //!
 //! ```text
-//! other policies, SAs, routes, stations ── switch: tables are exchanged, and no packet is lost
-//! other ports, MTU, window ─────────────── switch: it ends, and is made again
+//! other policies, SAs, routes, stations, peers of IKE ── switch: tables are exchanged, and no packet is lost
+//! other ports, threads, MTU, window, or the first peer ── switch: it ends, and is made again
 //! ```
 
 use super::api::Gateways;
+use super::configured::TooManyThreads;
+use super::ike::{Ike, IkeError, IkeSockets, why_not};
 use super::opener::OpenError;
 use super::plan::Plan;
 use super::reload::{Control, ReloadError};
@@ -13,7 +15,9 @@ use super::statistics::Statistics;
 use super::stopper::Stopper;
 use super::tables::{SecgwTables, TablesError};
 use super::worker::Worker;
+use crate::daemon::needs::Needs;
 use crate::host::wants::Wants;
+use crate::ipsec::connections;
 use crate::rights::Rights;
 use crate::service::{
     Context, Phase, Planned, Policy, Refusal, Refused, Requirements, Service, Step, View, Work,
@@ -22,24 +26,36 @@ use config::settings::Secgw;
 use config::{Path, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 
 /// Why a gateway is not what it is to be.
 #[derive(Debug, thiserror::Error)]
 enum ServiceError {
-    /// The daemon has no thread that may open ports.
-    #[error(
-        "{0}: the daemon gave up the rights to open ports when it started, as its file had no interfaces secgw\n  \
-         fix: keep it in the file, and restart the daemon"
-    )]
-    NoRights(String),
+    /// The program that the daemon is part of has not started a thread that opens ports.
+    #[error("{0}: this program opens no ports\n  fix: serve it by postern run")]
+    NoOpener(String),
     /// The ports cannot be opened.
     #[error("{0}: {1}")]
     Open(String, OpenError),
+    /// A port has fewer queues than there are threads.
+    #[error(
+        "{path} threads {threads}: {} of port {} has {} queues, and each thread receives from one at least\n  \
+         fix: ethtool -L {} {}, or set {path} threads {}",
+        .found.interface, .found.number, .found.queues, .found.interface, .found.words, .found.queues
+    )]
+    Threads { path: Path, threads: u32, found: TooManyThreads },
     /// There are no tables for it.
     #[error(transparent)]
     Tables(#[from] TablesError),
+    /// A peer of IKE is not served.
+    #[error("{0}: {1}\n  fix: {2}")]
+    Peer(Path, String, String),
+    /// IKE cannot be started.
+    #[error("{0}: {1}")]
+    Ike(String, IkeError),
     /// The tables cannot be exchanged.
     #[error(transparent)]
     Reload(#[from] ReloadError),
@@ -52,12 +68,15 @@ enum ServiceError {
 struct Served {
     settings: Secgw,
     control: Control,
+    ike: Option<Ike>,
     stopper: Stopper,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
+        // While packets still pass, the peers are told.
+        self.ike = None;
         self.stopper.stop();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -71,10 +90,15 @@ struct Intent {
     before: Option<Secgw>,
 }
 
+/// What SAs depend on beside their own settings: the window, and whether numbers have 64 bits.
+type Numbers = (u64, bool);
+
 /// The gateways.
 #[derive(Default)]
 pub struct SecgwService {
     served: BTreeMap<String, Served>,
+    /// The tables of gateways that ended and were not made again yet: numbers of SAs must not begin again with their keys.
+    ended: BTreeMap<String, (Numbers, Arc<SecgwTables>)>,
     /// Gateways whose ports could not be opened.
     missing: BTreeMap<String, Secgw>,
     intents: BTreeMap<String, Intent>,
@@ -86,9 +110,23 @@ impl Service for SecgwService {
         let plans = settings.secgw.values().map(Plan::configured);
         Requirements {
             served: vec![(settings.secgw.len(), "IPsec gateway between ports")],
+            ports: settings.secgw.values().flat_map(ports_of_ike).collect(),
             ciphers: plans.flat_map(|plan| plan.subjects()).collect(),
-            ..Requirements::default()
+            needs: Needs {
+                local: settings.secgw.values().flat_map(own_addresses).collect(),
+                ..Needs::default()
+            },
         }
+    }
+
+    fn check(&self, settings: &Settings) -> (Vec<String>, Refused) {
+        let peers = settings.secgw.values().flat_map(|gateway| &gateway.ike);
+        let warnings = peers.filter_map(|(name, peer)| connections::check(name, peer).ok().flatten());
+        let refused = settings.secgw.iter().filter_map(|(name, gateway)| {
+            let error = refused_peer(name, gateway)?;
+            Some((path_of(name), Refusal::new(error, false)))
+        });
+        (warnings.collect(), refused.collect())
     }
 
     fn wants(&self, _: &Settings) -> BTreeMap<String, Wants> {
@@ -113,6 +151,8 @@ impl Service for SecgwService {
             };
             let done = self.apply(name, wanted.clone(), context).await;
             done.map_err(|error| match error {
+                // Rights do not.
+                error @ ServiceError::Open(_, OpenError::NoBpf(_)) => Refusal::new(error, false),
                 // An interface may come later.
                 error @ ServiceError::Open(..) => {
                     self.missing.extend(wanted.map(|wanted| (name.to_owned(), wanted)));
@@ -196,12 +236,20 @@ impl SecgwService {
             if before == wanted && !self.missing.contains_key(&name) {
                 continue;
             }
+            // Known before what is there ends.
+            let refused = |wanted| refused_peer(&name, wanted).or_else(|| plan_of(&name, wanted).err());
+            if let Some(error) = wanted.as_ref().and_then(refused) {
+                planned.refused.insert(path_of(&name), Refusal::new(error, false));
+                continue;
+            }
             let phase = match (&before, &wanted) {
                 (None, _) => Phase::Prepare,
                 (Some(_), Some(_)) => Phase::Switch,
                 (Some(_), None) => Phase::Remove,
             };
-            planned.steps.push(Step::of_interface(path_of(&name), phase, None, None));
+            let [had, needs] = [served, wanted.as_ref()].map(|it| it.map_or(Vec::new(), ports_of_ike));
+            let (frees, needs) = if had == needs { (Vec::new(), Vec::new()) } else { (had, needs) };
+            planned.steps.push(Step { path: path_of(&name), phase, frees, needs });
             self.intents.insert(name, Intent { wanted, before });
         }
         planned
@@ -216,7 +264,8 @@ impl SecgwService {
     ) -> Result<(), ServiceError> {
         self.missing.remove(name);
         let Some(wanted) = wanted else {
-            self.end(name);
+            self.ended.remove(name);
+            self.end(name).await;
             return Ok(());
         };
         if let Some(served) = self.served.get_mut(name)
@@ -224,11 +273,17 @@ impl SecgwService {
         {
             return exchange(served, wanted).await;
         }
+        let before = self.served.get(name).map(|served| (numbers(&served.settings), served.control.tables()));
+        let before = before.or_else(|| self.ended.remove(name));
+        self.end(name).await;
         // The other end drops numbers that begin again as replayed.
-        let before = self.served.get(name).filter(|served| numbers(&served.settings) == numbers(&wanted));
-        let before = before.map(|served| served.control.tables());
-        self.end(name);
-        self.create(name, wanted, before.as_deref(), context).await
+        let same = before.as_ref().filter(|(before, _)| *before == numbers(&wanted));
+        let tables = same.map(|(_, tables)| Arc::clone(tables));
+        let created = self.create(name, wanted, tables.as_deref(), context).await;
+        if created.is_err() {
+            self.ended.extend(before.map(|before| (name.to_owned(), before)));
+        }
+        created
     }
 
     async fn create(
@@ -239,41 +294,78 @@ impl SecgwService {
         context: &Context,
     ) -> Result<(), ServiceError> {
         let path = path_of(name).to_string();
-        let opener = context.opener.as_ref().ok_or_else(|| ServiceError::NoRights(path.clone()))?;
-        let plan = Plan::configured(&settings);
-        let tables = match before {
-            Some(before) => SecgwTables::taking_over(before, &plan, &*context.engines)?,
-            None => SecgwTables::new(&plan, &*context.engines)?,
-        };
+        let opener = context.opener.as_ref().ok_or_else(|| ServiceError::NoOpener(path.clone()))?;
+        let plan = plan_of(name, &settings)?;
         let stopper =
             Stopper::new(plan.lcores.len()).map_err(|error| ServiceError::Resources(path.clone(), error))?;
         let opened = opener.open(plan.ports.clone(), stopper.clone()).await;
         let (ports, reopened) = opened.map_err(|error| ServiceError::Open(path.clone(), error))?;
-        let workers = Worker::reassembling(Worker::several(tables, &plan.lcores, ports), plan.reassembly);
+        let sockets = (!plan.ike_peers.is_empty()).then(IkeSockets::bind).transpose();
+        let of_ike = |error| ServiceError::Ike(path.clone(), error);
+        let sockets = sockets.map_err(of_ike)?;
+        let tables = match before {
+            Some(before) => SecgwTables::taking_over(before, &plan, &*context.engines)?,
+            None => SecgwTables::new(&plan, &*context.engines)?,
+        };
+        let mut workers = Worker::reassembling(Worker::several(tables, &plan.lcores, ports), plan.reassembly);
+        let mut ike = None;
+        if let Some(sockets) = &sockets {
+            let started = Ike::start(sockets, &plan, workers, context.engines.clone(), &stopper);
+            let (started, with_ike) = started.map_err(of_ike)?;
+            (ike, workers) = (Some(started), with_ike);
+        }
         let statistics = Arc::new(Statistics::of(&workers));
-        let mut threads = Vec::new();
-        for worker in workers {
-            let mut worker = worker.with_reopened(Arc::clone(&reopened));
-            let (of_worker, said) = (stopper.clone(), path.clone());
-            let thread = std::thread::Builder::new().name(format!("{name} worker")).spawn(move || {
-                Rights::Packets.keep();
-                if let Err(error) = worker.serve(&of_worker) {
-                    tracing::error!("{said}: nothing more is forwarded: {error}");
-                }
-            });
-            threads.push(thread.map_err(|error| ServiceError::Resources(path.clone(), error))?);
+        let workers = workers.into_iter().map(|worker| worker.with_reopened(Arc::clone(&reopened)));
+        let threads = start(name, workers.collect(), &stopper)
+            .map_err(|error| ServiceError::Resources(path.clone(), error))?;
+        let handle = ike.as_ref().map(Ike::handle);
+        if let Some(handle) = &handle {
+            handle.set_patience(settings.retransmission);
         }
         let control = Control::new(Arc::clone(&statistics), context.engines.clone(), &path);
-        tracing::info!("{path}: {} ports, {} SAs: packets are forwarded", plan.ports.len(), plan.sas.len());
-        self.shown.show(name, statistics);
-        self.served.insert(name.to_owned(), Served { settings, control, stopper, threads });
+        let (ports, sas, peers) = (plan.ports.len(), plan.sas.len(), plan.ike.len());
+        tracing::info!("{path}: {ports} ports, {sas} SAs, {peers} IKE peers: packets are forwarded");
+        self.shown.show(name, statistics, handle.clone());
+        let control = control.with_ike(handle);
+        self.served.insert(name.to_owned(), Served { settings, control, ike, stopper, threads });
         Ok(())
     }
 
-    fn end(&mut self, name: &str) {
+    /// Ends a gateway, in a thread of its own: IKE waits for the answers of its peers.
+    async fn end(&mut self, name: &str) {
         self.shown.hide(name);
-        self.served.remove(name);
+        let served = self.served.remove(name);
+        // It fails only if that panics.
+        let _ = tokio::task::spawn_blocking(move || drop(served)).await;
     }
+}
+
+/// The plan of a gateway, with the queues that its interfaces have now.
+fn plan_of(name: &str, settings: &Secgw) -> Result<Plan, ServiceError> {
+    let mut plan = Plan::configured(settings);
+    plan.spread_queues().map_err(|found| ServiceError::Threads {
+        path: path_of(name),
+        threads: settings.threads,
+        found,
+    })?;
+    Ok(plan)
+}
+
+/// Starts a thread for each worker.
+fn start(name: &str, workers: Vec<Worker>, stopper: &Stopper) -> io::Result<Vec<JoinHandle<()>>> {
+    let is_only = workers.len() == 1;
+    let threads = workers.into_iter().enumerate().map(|(place, mut worker)| {
+        let thread = if is_only { format!("{name} worker") } else { format!("{name} worker {place}") };
+        let (of_worker, path) = (stopper.clone(), path_of(name));
+        std::thread::Builder::new().name(thread).spawn(move || {
+            Rights::Packets.keep();
+            if let Err(error) = worker.serve(&of_worker) {
+                tracing::error!("{path}: nothing more is forwarded: {error}");
+            }
+        })
+    });
+    // Those that have started end.
+    threads.collect::<io::Result<_>>().inspect_err(|_| stopper.stop())
 }
 
 /// Exchanges the tables of a gateway, in a thread of its own: it waits for the end of a burst.
@@ -281,6 +373,9 @@ async fn exchange(served: &mut Served, wanted: Secgw) -> Result<(), ServiceError
     let (control, plan) = (served.control.clone(), Plan::configured(&wanted));
     let exchanged = tokio::task::spawn_blocking(move || control.replace(&plan)).await;
     exchanged.map_err(|error| ServiceError::Resources("interfaces secgw".to_owned(), error.into()))??;
+    if let Some(ike) = &served.ike {
+        ike.handle().set_patience(wanted.retransmission);
+    }
     served.settings = wanted;
     Ok(())
 }
@@ -294,12 +389,30 @@ fn takes_effect_at_once(before: &Secgw, after: &Secgw) -> bool {
         }
         ports
     };
-    ports(before) == ports(after) && numbers(before) == numbers(after)
+    let workers = |it: &Secgw| (it.threads, it.reassemble, it.mtu, it.ike_peers.is_empty());
+    ports(before) == ports(after) && workers(before) == workers(after) && numbers(before) == numbers(after)
 }
 
-/// What SAs depend on beside their own settings.
-fn numbers(settings: &Secgw) -> (u64, bool, u32) {
-    (settings.window, settings.extended_sequence, settings.mtu)
+fn numbers(settings: &Secgw) -> Numbers {
+    (settings.window, settings.extended_sequence)
+}
+
+/// Why a peer that policies name is not served.
+fn refused_peer(name: &str, settings: &Secgw) -> Option<ServiceError> {
+    let (text, fix) = settings.ike.iter().find_map(|(peer, settings)| why_not(peer, settings))?;
+    Some(ServiceError::Peer(path_of(name), text, fix))
+}
+
+/// The UDP ports that IKE of a gateway has.
+fn ports_of_ike(settings: &Secgw) -> Vec<u16> {
+    if settings.ike_peers.is_empty() { Vec::new() } else { vec![IKE_PORT, NAT_PORT] }
+}
+
+/// Our addresses for IKE, with where the configuration has them.
+fn own_addresses(settings: &Secgw) -> Vec<(IpAddr, Path)> {
+    let path = |peer: &str| Path::new(["vpn", "ipsec", "site-to-site", "peer", peer, "local-address"]);
+    let own = settings.ike.iter().filter_map(|(name, peer)| Some((peer.local_address?, path(name))));
+    own.collect()
 }
 
 /// The warning if the kernel forwards packets of a port, too.

@@ -20,7 +20,7 @@ use packet::{DropCounters, Endpoint};
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tunnel::esp::{SaKeys, Transform};
 use tunnel::sa::Lifetime;
 use tunnel::{InboundSa, OutboundSa, PeerId, Time};
@@ -88,6 +88,8 @@ pub struct SecgwTables {
     pub(super) routes: Routes,
     /// The longest IP packet that leaves.
     pub(super) mtu: usize,
+    /// Whether one worker carries all packets: then counters of SAs are its own.
+    has_one_worker: bool,
     /// What few SAs ask for.
     pub(super) modes: Modes,
     /// The lines of routes, without their places in the file.
@@ -140,7 +142,7 @@ impl SecgwTables {
     }
 
     /// Loads the keys of a plan. An SA that `before` has, and that is the same, goes on: its sequence numbers, its window and its counters.
-    /// With other addresses it has new counters. Other inbound SAs are returned: they are not installed yet. IKE installs its own SAs in the
+    /// With other addresses, another MTU, or one worker in place of several or the reverse, it has new counters. Other inbound SAs are returned: they are not installed yet. IKE installs its own SAs in the
     /// same table, which stays.
     ///
     /// # Errors
@@ -151,7 +153,10 @@ impl SecgwTables {
         engine: &dyn Engine,
     ) -> Result<(Self, Vec<Session>), TablesError> {
         let sessions = match before {
-            Some(before) => Arc::clone(&before.sessions),
+            Some(before) => {
+                before.sessions.mtu.store(plan.mtu, Ordering::Relaxed);
+                Arc::clone(&before.sessions)
+            }
             None => Arc::new(Tables::new(Protocol::Ipsec, plan.mtu)),
         };
         let Sas { all: sas, outbound, arriving, used_keys } = Sas::after(before, plan, engine)?;
@@ -171,6 +176,7 @@ impl SecgwTables {
             policies_in: Policies::new(&policies, Direction::Inbound, plan.lcores.len()),
             routes: Routes::build(routes),
             mtu: plan.mtu,
+            has_one_worker: plan.lcores.len() == 1,
             modes: Modes::new(plan),
             lines: plan.routes.iter().map(|route| format!("{:?}", Route { line: 0, ..*route })).collect(),
             neighbours: plan.ports.iter().map(|port| port.neighbour).collect(),
@@ -204,7 +210,10 @@ impl Sas {
             let Some(transform) = settings.protection.transform() else { continue };
             let (spi, direction, line) = (settings.spi, settings.direction, settings.line);
             let keyed = known.get(&(direction, spi)).filter(|sa| has_same_keys(&sa.settings, settings));
-            let same = keyed.filter(|sa| is_addressed_alike(&sa.settings, settings));
+            let is_alike =
+                |it: &SecgwTables| it.has_one_worker == (plan.lcores.len() == 1) && it.mtu == plan.mtu;
+            let is_alike = before.is_some_and(is_alike);
+            let same = keyed.filter(|sa| is_alike && is_addressed_alike(&sa.settings, settings));
             if let (Some(before), None) = (before, keyed)
                 && before.used_keys.has(settings)
             {

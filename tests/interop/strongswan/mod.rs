@@ -15,6 +15,7 @@ mod rekeys;
 mod revocation;
 mod rounds;
 mod secgw;
+mod secgw_configured;
 mod selectors;
 mod ways;
 

@@ -25,7 +25,7 @@ sp ipv4 in ike c pri 1 src 10.3.0.0/24 dst 10.1.0.0/24 sport 0:65535 dport 0:655
 ";
 
 /// This peer, which does not answer.
-fn peer_c() -> String {
+pub(super) fn peer_c() -> String {
     let lines: String =
         ours(OURS).lines().filter(|line| line.contains(" peer b ")).map(|line| format!("{line}\n")).collect();
     lines.replace("peer b", "peer c").replace("77.2", "77.3").replace("10.2.", "10.3.")
@@ -33,7 +33,7 @@ fn peer_c() -> String {
 }
 
 /// An SA of ours lasts 1,000 packets. A peer that does not answer is given up after some seconds, and called when there are packets.
-const OURS: &[&str] = &[
+pub(super) const OURS: &[&str] = &[
     "PEER connection-type trap",
     "esp-group E life-packets 1000",
     "ike-group I dead-peer-detection interval 2",
@@ -41,7 +41,7 @@ const OURS: &[&str] = &[
 ];
 
 /// host ─ a ─ b: the host and b know nothing of ports, and the kernel of a has its address for IKE.
-fn scene() -> Option<Lab> {
+pub(super) fn scene() -> Option<Lab> {
     let lab = site_labs(&["a", "b", "host"])?;
     lab.connect(("a", "outside", "192.168.77.1/24"), ("b", "outside", "192.168.77.2/24"))
         .expect("veth exists");
@@ -105,7 +105,7 @@ impl Secgw {
 }
 
 /// Counts what arrives at b: packets that should be in a tunnel, and datagrams of IKE and ESP.
-const COUNTERS: &str = "\
+pub(super) const COUNTERS: &str = "\
 table netdev wire {
   counter clear {}
   counter sealed {}
@@ -118,7 +118,7 @@ table netdev wire {
 ";
 
 /// The packets of a counter.
-fn counted(lab: &Lab, name: &str) -> u64 {
+pub(super) fn counted(lab: &Lab, name: &str) -> u64 {
     let said = lab.run("b", "nft", &["list", "counter", "netdev", "wire", name]).expect("it is there");
     let number = said.split("packets ").nth(1).and_then(|rest| rest.split(' ').next());
     number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{said}"))

@@ -1,4 +1,6 @@
+use super::policies::{LOWEST, any};
 use super::*;
+use crate::secgw::settings::{Action, Ports, Protocol};
 use crate::{ConfigError, parse};
 
 const GATEWAY: &str = "\
@@ -61,6 +63,7 @@ fn wrong(text: &str) -> ConfigError {
 fn a_gateway_is_read_with_all_its_parts() {
     let read = gateway(GATEWAY);
     assert_eq!((read.mtu, read.window, read.extended_sequence), (1400, 128, false));
+    assert_eq!((read.reassemble, read.threads), (None, 1));
     let port = &read.ports[&0];
     assert_eq!(
         (port.driver, port.is_protected, port.neighbour),
@@ -94,6 +97,26 @@ fn what_no_policy_is_for_is_dropped_in_both_families_and_directions() {
             let [found] = found[..] else { panic!("{family:?} {direction:?}: {found:?}") };
             assert_eq!((found.action, found.priority, found.source), (Action::Discard, LOWEST, any(family)));
         }
+    }
+}
+
+#[test]
+fn fragments_threads_and_long_packets_are_as_they_are_set() {
+    let set = |lines: &str| GATEWAY.replace("sgw0 mtu 1400", lines);
+    let lines = "sgw0 mtu 3826\nset interfaces secgw sgw0 reassemble 64\nset interfaces secgw sgw0 threads 2";
+    let read = gateway(&set(lines));
+    assert_eq!((read.mtu, read.reassemble, read.threads), (3826, Some(64), 2));
+    let error = wrong(&set("sgw0 mtu 3827"));
+    assert!(error.reason.contains("mtu 3827: port 1 has driver af-xdp"), "{error}");
+    assert!(
+        error
+            .fix
+            .is_some_and(|fix| fix.contains("sgw0 mtu 3826, or set interfaces secgw sgw0 port 1 driver"))
+    );
+    let read = gateway(&set("sgw0 mtu 65521\nset interfaces secgw sgw0 port 1 driver tap"));
+    assert_eq!(read.mtu, 65521);
+    for line in ["sgw0 mtu 65522", "sgw0 threads 65", "sgw0 threads 0", "sgw0 reassemble 65537"] {
+        assert_eq!(settings(&set(line)).expect_err(line).len(), 1);
     }
 }
 
@@ -177,6 +200,83 @@ fn what_does_not_go_together_is_refused_at_its_line() {
     let errors = settings(&twice).expect_err("the same SPI and key");
     let said = |part: &str| errors.iter().any(|error| error.reason.contains(part));
     assert!(said("has the SPI 1005 in the same direction") && said("has the same key"), "{errors:#?}");
-    let ike = wrong(&format!("{GATEWAY}{}\n", set("policy 10 ike site-b")));
-    assert!(ike.fix.is_some_and(|fix| fix.contains("--ike FILE")));
+}
+
+/// Two peers of IKE.
+const PEERS: &str = "\
+set vpn ipsec esp-group E proposal 1 encryption aes256gcm128
+set vpn ipsec ike-group I proposal 1 encryption aes256gcm128
+set vpn ipsec ike-group I proposal 1 prf prfsha256
+set vpn ipsec ike-group I proposal 1 dh-group 19
+set vpn ipsec authentication psk sites id 192.0.2.1
+set vpn ipsec authentication psk sites id 192.0.2.2
+set vpn ipsec authentication psk sites id 192.0.2.3
+set vpn ipsec authentication psk sites secret 'a secret of both sites'
+set vpn ipsec site-to-site peer b authentication mode pre-shared-secret
+set vpn ipsec site-to-site peer b authentication local-id 192.0.2.1
+set vpn ipsec site-to-site peer b authentication remote-id 192.0.2.2
+set vpn ipsec site-to-site peer b ike-group I
+set vpn ipsec site-to-site peer b default-esp-group E
+set vpn ipsec site-to-site peer b local-address 192.0.2.1
+set vpn ipsec site-to-site peer b remote-address 192.0.2.2
+set vpn ipsec site-to-site peer b tunnel 1 local prefix 10.1.0.0/24
+set vpn ipsec site-to-site peer b tunnel 1 remote prefix 10.2.0.0/24
+";
+
+/// The gateway, with a peer in place of SAs.
+fn with_ike() -> String {
+    GATEWAY.replace("policy 10 sa to-b", "policy 10 ike b").replace("policy 20 sa from-b", "policy 20 ike b")
+}
+
+/// The other peer.
+fn peer_c() -> String {
+    let of_b = PEERS.lines().filter(|line| line.contains(" peer b "));
+    let of_b: String = of_b.map(|line| format!("{line}\n")).collect();
+    of_b.replace("peer b", "peer c").replace("192.0.2.2", "192.0.2.3").replace("10.2.", "10.3.")
+}
+
+#[test]
+fn a_peer_that_policies_name_is_of_the_gateway_alone() {
+    let read = settings(&format!("{}{PEERS}", with_ike())).unwrap_or_else(|errors| panic!("{errors:#?}"));
+    let gateway = &read.secgw["sgw0"];
+    assert_eq!((&gateway.ike_peers[..], gateway.ike.len()), (&["b".to_owned()][..], 1));
+    assert!(read.ipsec.peers.is_empty(), "ipsec0 does not serve it");
+    let of_ike = gateway.policies.iter().filter(|policy| policy.action == Action::Ike(0));
+    assert_eq!(of_ike.map(|policy| policy.line).collect::<Vec<_>>(), [10, 20, 20]);
+    let without = settings(&format!("{GATEWAY}{PEERS}")).unwrap_or_else(|errors| panic!("{errors:#?}"));
+    assert!(without.ipsec.peers.contains_key("b") && without.secgw["sgw0"].ike.is_empty());
+    let disabled = format!("{}{PEERS}set interfaces secgw sgw0 disable\n", with_ike());
+    let (read, warnings) = parse(&disabled).and_then(|tree| Settings::new(&tree)).expect("it is right");
+    assert!(read.ipsec.peers.is_empty() && read.secgw.is_empty());
+    assert!(warnings.iter().any(|it| it.contains("peer b is not served") && it.contains("disabled")));
+}
+
+#[test]
+fn peers_that_cannot_be_of_a_gateway_are_refused_with_what_to_type() {
+    let with = |more: &str| format!("{}{PEERS}set {more}\n", with_ike());
+    for (text, reason, fix) in [
+        (with_ike(), "there is no vpn ipsec site-to-site peer b", "set vpn ipsec site-to-site peer b"),
+        (with("vpn ipsec site-to-site peer b disable"), "peer b is disabled", "peer b disable"),
+        (with("interfaces secgw sgw0 policy 10 sa to-b"), "sa and ike are both set", "policy 10 sa"),
+        (
+            with("interfaces secgw sgw0 policy 9 ike b"),
+            "ike is for action protect",
+            "policy 9 action protect",
+        ),
+        (with("interfaces secgw sgw0 policy 9 ike c"), "no vpn ipsec site-to-site peer c", "peer c"),
+        (with("") + &peer_c(), "has UDP ports 500 and 4500", "policy NUMBER ike c"),
+    ] {
+        let text = text.replace("set \n", "");
+        let errors = settings(&text).expect_err(reason);
+        let error = errors.iter().find(|error| error.reason.contains(reason));
+        let error = error.unwrap_or_else(|| panic!("{reason}: {errors:#?}"));
+        assert!(error.fix.as_ref().is_some_and(|it| it.contains(fix)), "{error}");
+        assert!(error.location.line > 0, "{error}");
+    }
+    let other = with_ike().replace("sgw0", "sgw1").replace("eth", "lan");
+    let errors = settings(&format!("{}{other}{PEERS}", with_ike())).expect_err("two gateways");
+    assert!(errors.iter().all(|error| error.reason.contains("are for one gateway")), "{errors:#?}");
+    let one_way = with_ike().replace("policy 20 ike b", "policy 20 sa from-b") + PEERS;
+    let (_, warnings) = parse(&one_way).and_then(|tree| Settings::new(&tree)).expect("it is right");
+    assert!(warnings.iter().any(|it| it.contains("no policy with direction in names ike b")), "{warnings:?}");
 }

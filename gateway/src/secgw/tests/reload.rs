@@ -1,6 +1,7 @@
 //! A file that is read again while packets pass.
 
 use super::*;
+use config::secgw::settings::Direction;
 use packet::DropReason::Replayed;
 
 impl Scene {
@@ -116,4 +117,31 @@ fn an_sa_does_not_begin_again_with_a_key_that_was_used() {
     assert!(scene.statistics.show().sas.iter().all(|sa| sa.spi == 5), "nothing has changed");
     let other_key = file().replace(&["b2"; 20].join(":"), &["b3"; 20].join(":"));
     assert!(scene.reload(&other_key).iter().any(|line| line.starts_with("+ sa out 6")));
+}
+
+#[test]
+fn an_sa_with_more_workers_or_another_mtu_keeps_its_numbers_and_counts_what_all_carry() {
+    let mut plan = plan(&file(), WORDS).unwrap_or_else(|refused| panic!("{refused:?}"));
+    let tables = SecgwTables::new(&plan, &AwsLc).expect("the engine has the cipher");
+    plan.lcores = vec![0, 1];
+    let after = SecgwTables::taking_over(&tables, &plan, &AwsLc).expect("the engine has the cipher");
+    let [(old, old_sa), (peer, sa)] = [&tables, &after].map(|tables| &tables.outbound[&5]);
+    assert!(Arc::ptr_eq(old_sa, sa) && !Arc::ptr_eq(old, peer));
+    let [old, inbound] = [&tables, &after].map(|tables| {
+        tables.sas.iter().find(|it| it.spi == 5 && it.direction == Direction::Inbound).expect("it is there")
+    });
+    let session = after.sessions.session(5).expect("it is installed");
+    assert!(Arc::ptr_eq(&session.peer, &inbound.peer) && !Arc::ptr_eq(&old.peer, &inbound.peer));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| (0..10_000).for_each(|_| peer.sent.count(1, 60)));
+        }
+    });
+    assert_eq!(peer.sent.packets(), 20_000);
+
+    plan.mtu = 1400;
+    let shorter = SecgwTables::taking_over(&after, &plan, &AwsLc).expect("the engine has the cipher");
+    let (peer, same) = &shorter.outbound[&5];
+    let path_mtu = peer.tunnel().expect("it is one").path_mtu.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(Arc::ptr_eq(same, sa) && path_mtu == 1400, "{path_mtu}");
 }
