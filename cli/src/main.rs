@@ -48,6 +48,7 @@ mod secgw;
 mod service_user;
 mod shell;
 mod show;
+mod show_bottleneck;
 mod show_configuration;
 mod show_crypto;
 mod show_https;

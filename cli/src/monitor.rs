@@ -53,7 +53,7 @@ pub(crate) fn follow_program(
 }
 
 /// Writes a text in the place of the one before.
-fn overwrite(out: &mut dyn Write, text: &str) -> Outcome {
+pub(crate) fn overwrite(out: &mut dyn Write, text: &str) -> Outcome {
     // To the upper left corner, each line to its end, and what is left below (ECMA-48: CUP, EL, ED).
     let lines: String = text.lines().map(|line| format!("{line}\x1b[K\n")).collect();
     write!(out, "\x1b[H{lines}\x1b[J")?;

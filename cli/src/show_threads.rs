@@ -117,7 +117,8 @@ mod tests {
     use gateway::api::model::{Handoff, Thread};
 
     fn at(out: u64, crypto: u64, handed_off: u64) -> Threads {
-        let thread = |id, name: &str, nanoseconds| Thread { id, name: name.to_owned(), nanoseconds };
+        let thread =
+            |id, name: &str, nanoseconds| Thread { id, name: name.to_owned(), nanoseconds, waited: 0 };
         let handoff = Handoff {
             interface: "wg0".to_owned(),
             crypto_threads: 2,

@@ -15,6 +15,7 @@
 
 pub mod api;
 pub mod bed;
+pub mod bottleneck;
 mod by_name;
 pub mod clock;
 pub mod daemon;

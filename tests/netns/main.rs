@@ -1,6 +1,7 @@
 //! Postern against Postern in network namespaces: real interfaces, real sockets, real kernels' stacks.
 
 mod backup;
+mod bottleneck;
 mod busy;
 mod closed;
 mod commit;

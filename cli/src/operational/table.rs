@@ -8,8 +8,8 @@ use crate::monitor::{bandwidth, command, traffic, vpn as rates};
 use crate::show_configuration as configuration;
 use crate::show_log::{self as log, Of};
 use crate::{
-    advise, explain, explain_wireguard, reload, reset, show, show_crypto, show_https, show_machine,
-    show_openvpn, show_qat, show_secgw, show_threads, show_vpn, status, system,
+    advise, explain, explain_wireguard, reload, reset, show, show_bottleneck, show_crypto, show_https,
+    show_machine, show_openvpn, show_qat, show_secgw, show_threads, show_vpn, status, system,
 };
 use gateway::openvpn::model::Mode;
 
@@ -51,6 +51,8 @@ const OPENVPN_STATE: &str = "/v1/interfaces/openvpn";
 const OPENVPN_EXPLAIN: &str = "/v1/interfaces/openvpn/{INTERFACE}/explain";
 const WORKERS: &str = "/v1/workers";
 const STATISTICS: &str = "Show system calls, wake-ups, EAGAINs and sizes of bursts of the workers";
+const BOTTLENECK: &str =
+    "Look for a second at what limits the speed of each interface, and say what to do about it";
 const IPSEC: &str = "/v1/vpn/ipsec";
 const MACHINE: &str = "/v1/machine";
 
@@ -212,6 +214,10 @@ pub(super) static TABLE: &[Entry] = &[
         show_threads::show,
     )
     .asks("/v1/threads"),
+    entry("show bottleneck", BOTTLENECK, show_bottleneck::show).asks("/v1/bottleneck"),
+    entry("show bottleneck NAME", "The same for one interface", show_bottleneck::show)
+        .arguments(&[ANY])
+        .asks("/v1/bottleneck"),
     entry("show vpn ipsec sa", "List the tunnels with state, traffic and algorithms", show_vpn::sas)
         .asks(IPSEC),
     entry("show vpn ipsec sa detail", "Show all details of the IKE SAs and tunnels", show_vpn::details)
@@ -351,6 +357,8 @@ pub(super) static TABLE: &[Entry] = &[
     }),
     entry("show version kernel", "Show the release of the kernel", |_| Ok(version::kernel())),
     entry("monitor vpn", "Show the rates of all peers", rates::follow),
+    entry("monitor bottleneck", "Show what limits the speed of each interface", show_bottleneck::follow)
+        .asks("/v1/bottleneck"),
     entry("monitor bandwidth", "Show the rates of all interfaces", bandwidth::follow),
     entry("monitor bandwidth interface NAME", "Show the rates of one interface", bandwidth::follow)
         .arguments(&[ANY]),

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! GET /v1/drops     GET /v1/offloads    GET /v1/crypto    GET /v1/threads    GET /v1/workers
-//! GET /v1/status    POST /v1/reload     GET /v1/log    GET /v1/log/AFTER
+//! GET /v1/stages    GET /v1/bottleneck  GET /v1/log    GET /v1/log/AFTER
+//! GET /v1/status    POST /v1/reload
 //! GET /v1/configuration                POST /v1/configuration/commit
 //! GET /v1/configuration/revisions      POST /v1/configuration/confirm
 //! GET /v1/configuration/revisions/N    POST /v1/configuration/saved
@@ -11,6 +12,7 @@
 //!
 //! The requests of a protocol are in its folder: `api.rs`, with the answers in `model.rs`.
 
+mod bottleneck;
 pub mod client;
 mod configuration;
 pub mod connections;
@@ -105,6 +107,8 @@ fn router(shown: Shown) -> Router {
         .route("/v1/offloads", get(offloads))
         .route("/v1/threads", get(threads::threads))
         .route("/v1/workers", get(workers))
+        .route("/v1/stages", get(bottleneck::stages))
+        .route("/v1/bottleneck", get(bottleneck::bottleneck))
         .route("/v1/crypto", get(crypto))
         .route(openapi::PLACE, get(openapi::serve))
         .route("/v1/status", get(status::status))
@@ -131,6 +135,10 @@ async fn not_allowed(method: Method, place: Uri) -> Response {
 }
 
 async fn drops(State(shown): State<Shown>) -> Json<model::Drops> {
+    Json(model::Drops { drops: read_drops(&shown) })
+}
+
+fn read_drops(shown: &Shown) -> Vec<model::Drop> {
     let mut drops = Vec::new();
     for interface in shown.interfaces() {
         drops.extend(show_drops(interface.name(), interface.drops()));
@@ -139,20 +147,28 @@ async fn drops(State(shown): State<Shown>) -> Json<model::Drops> {
     if let Some(held) = shown.held.get() {
         drops.extend(kernel::held(held.read()));
     }
-    Json(model::Drops { drops })
+    drops
 }
 
 async fn offloads(State(shown): State<Shown>) -> Json<model::Offloads> {
+    Json(model::Offloads { offloads: read_offloads(&shown) })
+}
+
+fn read_offloads(shown: &Shown) -> Vec<model::Offload> {
     let of = |interface: Arc<dyn Counters>| show_offloads(interface.name(), interface.offloads());
-    Json(model::Offloads { offloads: shown.interfaces().flat_map(of).collect() })
+    shown.interfaces().flat_map(of).collect()
 }
 
 async fn workers(State(shown): State<Shown>) -> Json<model::Workers> {
+    Json(model::Workers { workers: read_workers(&shown) })
+}
+
+fn read_workers(shown: &Shown) -> Vec<model::Worker> {
     let of = |interface: Arc<dyn Counters>| {
         let Tallies { outbound, inbound } = interface.tallies().clone();
         [("out", outbound), ("in", inbound)].map(|(name, tally)| show_worker(interface.name(), name, &tally))
     };
-    Json(model::Workers { workers: shown.interfaces().flat_map(of).collect() })
+    shown.interfaces().flat_map(of).collect()
 }
 
 async fn crypto(State(shown): State<Shown>) -> Json<model::Crypto> {

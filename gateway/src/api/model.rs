@@ -2,8 +2,10 @@
 //!
 //! Those of a protocol are in its folder: `model.rs`.
 
+mod bottleneck;
 mod configuration;
 
+pub use bottleneck::*;
 pub use configuration::*;
 
 use super::words::words;
@@ -196,6 +198,9 @@ pub struct Thread {
     pub name: String,
     /// Nanoseconds that it was on a processor.
     pub nanoseconds: u64,
+    /// Nanoseconds that it waited for a processor.
+    #[serde(default)]
+    pub waited: u64,
 }
 
 /// What the workers of an interface have handed off.

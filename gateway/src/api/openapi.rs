@@ -3,8 +3,8 @@
 mod configuration;
 
 use super::model::{
-    Commit, CommitErrors, Committed, Confirm, Confirmed, Conflicts, Crypto, Drops, InForce, Log, Offloads,
-    Problem, Reloaded, Revision, RevisionText, Saved, Status, Threads, Workers,
+    Bottlenecks, Commit, CommitErrors, Committed, Confirm, Confirmed, Conflicts, Crypto, Drops, InForce, Log,
+    Offloads, Problem, Reloaded, Revision, RevisionText, Saved, Stages, Status, Threads, Workers,
 };
 use super::server::TREE;
 use super::typed;
@@ -182,6 +182,8 @@ static OPERATIONS: &[Operation] = &[
     get::<Offloads>("/v1/offloads", "Offloads of the kernel by interface"),
     get::<Threads>("/v1/threads", "The threads that carry packets, and what workers hand off"),
     get::<Workers>("/v1/workers", "System calls, wake-ups and bursts of the workers by interface"),
+    get::<Stages>("/v1/stages", "What the stages of interfaces take, of one burst in 64"),
+    get::<Bottlenecks>("/v1/bottleneck", "What limits the speed of interfaces, looked at for a second"),
     get::<Log>("/v1/log", "The last lines of the log"),
     get::<Log>("/v1/log/{after}", "The lines of the log after a number"),
 ];

@@ -14,11 +14,16 @@ use std::sync::atomic::Ordering;
 const LONGEST: usize = 15;
 
 pub(super) async fn threads(State(shown): State<Shown>) -> Json<Threads> {
+    Json(read(&shown))
+}
+
+/// What they have done so far.
+pub(super) fn read(shown: &Shown) -> Threads {
     let interfaces: Vec<Arc<dyn Counters>> = shown.interfaces().collect();
     let names: Vec<&str> = interfaces.iter().map(|interface| interface.name()).collect();
     let mut threads = of_process(Path::new("/proc/self/task"), &names);
     threads.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
-    Json(Threads { threads, handoffs: interfaces.iter().filter_map(|it| handoff(&**it)).collect() })
+    Threads { threads, handoffs: interfaces.iter().filter_map(|it| handoff(&**it)).collect() }
 }
 
 fn handoff(interface: &dyn Counters) -> Option<Handoff> {
@@ -44,9 +49,11 @@ fn of_process(tasks: &Path, interfaces: &[&str]) -> Vec<Thread> {
             name.starts_with(whole.get(..LONGEST).unwrap_or(&whole))
         };
         interfaces.iter().find(|interface| is_of(interface))?;
-        // proc_pid_schedstat(5): the time on a processor comes first.
-        let ran = read("schedstat")?.split_whitespace().next()?.parse().ok()?;
-        Some(Thread { id: entry.file_name().to_string_lossy().parse().ok()?, name, nanoseconds: ran })
+        // proc_pid_schedstat(5): the time on a processor, then that of waiting for one.
+        let schedstat = read("schedstat")?;
+        let mut times = schedstat.split_whitespace().map_while(|word| word.parse().ok());
+        let (nanoseconds, waited) = (times.next()?, times.next().unwrap_or_default());
+        Some(Thread { id: entry.file_name().to_string_lossy().parse().ok()?, name, nanoseconds, waited })
     };
     entries.filter_map(thread).collect()
 }
@@ -73,9 +80,13 @@ mod tests {
         }
         let mut found = of_process(tasks.path(), &["wg0", "averylonginterface"]);
         found.sort_by_key(|thread| thread.id);
-        let expected = [(7, "wg0 out", 5000), (9, "averylonginterf", 9)];
-        let expected =
-            expected.map(|(id, name, nanoseconds)| Thread { id, name: name.to_owned(), nanoseconds });
+        let expected = [(7, "wg0 out", 5000, 1), (9, "averylonginterf", 9, 9)];
+        let expected = expected.map(|(id, name, nanoseconds, waited)| Thread {
+            id,
+            name: name.to_owned(),
+            nanoseconds,
+            waited,
+        });
         assert_eq!(found, expected);
     }
 }

@@ -4,6 +4,7 @@
 //! came. A burst that no crypto thread has begun when the worker has nothing else to do is worked by the worker itself.
 
 use super::idle_cores::IdleCores;
+use super::stage_times::{StageTimes, Stopwatch};
 use super::{Observer, Stage};
 use arc_swap::ArcSwapOption;
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -226,6 +227,8 @@ pub struct Line<W> {
     under_way: VecDeque<Arc<Flight<W>>>,
     /// Whether there were packets without a pause.
     is_busy: bool,
+    /// Where the times of stages are noted.
+    times: Option<Arc<StageTimes>>,
 }
 
 impl<W: Work + 'static> Line<W> {
@@ -239,6 +242,7 @@ impl<W: Work + 'static> Line<W> {
             spare: Vec::new(),
             under_way: VecDeque::new(),
             is_busy: false,
+            times: None,
         };
         line.resize();
         line
@@ -252,6 +256,17 @@ impl<W: Work + 'static> Line<W> {
         self.spare.clear();
         self.resize();
         self
+    }
+
+    /// The same, which notes the times of stages here.
+    #[must_use]
+    pub fn with_times(self, times: Arc<StageTimes>) -> Self {
+        Self { times: Some(times), ..self }
+    }
+
+    /// A stopwatch for bursts of this line.
+    fn stopwatch(&self) -> Stopwatch {
+        self.times.clone().map(Stopwatch::new).unwrap_or_default()
     }
 
     /// Takes as many bursts as the threads ask for.
@@ -300,20 +315,32 @@ impl<W: Work + 'static> Line<W> {
     /// # Errors
     /// The port is gone.
     pub fn serve(&mut self, way: &mut impl Way<W>, stop: &AtomicBool, wake: &Wake) -> io::Result<()> {
+        let (mut watch, mut behind) = (self.stopwatch(), self.stopwatch());
         while !stop.load(Ordering::Relaxed) {
-            self.finish_done(|burst| way.finish(burst, &mut ()));
+            self.finish_done(|burst| {
+                behind.begin();
+                way.finish(burst, &mut behind);
+                behind.end(burst.packets());
+            });
             let ordered = way.carry_out_orders(self);
             let Some(flight) = self.take() else {
                 self.wait(|| wake.wait([]).map(|[]| ()))?;
                 continue;
             };
             let mut burst = flight.burst();
-            let has_begun = way.begin(&mut burst, self, &mut ())?;
+            watch.begin();
+            let has_begun = way.begin(&mut burst, self, &mut watch)?;
             let is_worthwhile = has_begun && self.is_worthwhile(&burst);
             let is_next = !is_worthwhile && self.under_way.is_empty();
             if has_begun && is_next {
                 burst.work();
-                way.finish(&mut burst, &mut ());
+                watch.finished(W::STAGE);
+                way.finish(&mut burst, &mut watch);
+            }
+            if has_begun {
+                watch.end(burst.packets());
+            } else {
+                watch.cancel();
             }
             drop(burst);
             if has_begun && !is_next {

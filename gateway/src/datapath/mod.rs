@@ -27,6 +27,7 @@ pub mod punt;
 pub mod receive;
 pub mod relay;
 pub mod route;
+pub mod stage_times;
 pub mod staging;
 pub mod tables;
 pub mod traffic;

@@ -5,6 +5,7 @@ use super::icmp_errors::IcmpErrors;
 use super::punt::Punt;
 use super::relay::Relay;
 use super::route::{Recent, Router};
+use super::stage_times::StageTimes;
 use super::tables::{Order, Peer, Tables};
 use super::{
     Assigned, Classified, DataPathEvent, Fitted, Observer, Routed, SaBatch, Stage, accept, admit, assign,
@@ -231,6 +232,12 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
         Self { line: self.line.with_threads(slot, wake), ..self }
     }
 
+    /// The same, which notes the times of its stages here.
+    #[must_use]
+    pub fn with_times(self, times: Arc<StageTimes>) -> Self {
+        Self { line: self.line.with_times(times), ..self }
+    }
+
     /// Carries one burst to its end; false when there was none. An error means that the inside is gone.
     pub fn burst(&mut self, observer: &mut impl Observer) -> io::Result<bool> {
         self.line.burst(&mut self.way, observer)
@@ -406,6 +413,12 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
     #[must_use]
     pub fn with_crypto_threads(self, slot: CryptoThreadsSlot, wake: Arc<Wake>) -> Self {
         Self { line: self.line.with_threads(slot, wake), ..self }
+    }
+
+    /// The same, which notes the times of its stages here.
+    #[must_use]
+    pub fn with_times(self, times: Arc<StageTimes>) -> Self {
+        Self { line: self.line.with_times(times), ..self }
     }
 
     /// Carries one burst to its end; false when there was none. An error means that the outside is gone.

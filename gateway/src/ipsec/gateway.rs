@@ -15,7 +15,7 @@ use crate::host::networks::MARK;
 use crate::ipsec::model;
 use crate::rights::Rights;
 use crate::tunnel_interface::{
-    Counters, Drops, InterfaceError, Options, Removed, SocketKind, Tallies, TunnelInterface,
+    Counters, Drops, InterfaceError, Options, Removed, SocketKind, Stages, Tallies, TunnelInterface,
 };
 use crate::wireguard::update::UpdateError;
 use config::settings::Threads;
@@ -188,6 +188,10 @@ impl Counters for Gateway {
 
     fn tallies(&self) -> &Tallies {
         self.tunnel.tallies()
+    }
+
+    fn stages(&self) -> &Stages {
+        self.tunnel.stages()
     }
 
     fn offloads(&self) -> &Offloads {

@@ -14,7 +14,7 @@ use crate::datapath::tables::Tables;
 use crate::datapath::worker::Shared;
 use crate::rights::Rights;
 use crate::tunnel_interface::{
-    Counters, Drops, InterfaceError, Options, Removed, SocketKind, Tallies, TunnelInterface,
+    Counters, Drops, InterfaceError, Options, Removed, SocketKind, Stages, Tallies, TunnelInterface,
 };
 use config::openvpn::settings::AuthRetry;
 use crossbeam_channel::{Sender, unbounded};
@@ -235,6 +235,10 @@ impl Counters for Interface {
 
     fn tallies(&self) -> &Tallies {
         self.tunnel.tallies()
+    }
+
+    fn stages(&self) -> &Stages {
+        self.tunnel.stages()
     }
 
     fn offloads(&self) -> &Offloads {

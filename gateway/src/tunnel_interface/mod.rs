@@ -8,7 +8,9 @@ pub mod sender;
 use crate::datapath::handoff::{CryptoThreads, CryptoThreadsSlot};
 use crate::datapath::idle_cores::IdleCores;
 use crate::datapath::punt::Punt;
+use crate::datapath::stage_times::StageTimes;
 use crate::datapath::worker::{Egress, Inbound, Outbound, Shared};
+use crate::datapath::{INBOUND, OUTBOUND};
 use crate::host;
 use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::occupied;
@@ -127,6 +129,22 @@ pub struct Tallies {
     pub inbound: Arc<Tally>,
 }
 
+/// What the stages of its workers take, by direction.
+#[derive(Clone)]
+pub struct Stages {
+    /// From inside to outside.
+    pub outbound: Arc<StageTimes>,
+    /// From outside to inside.
+    pub inbound: Arc<StageTimes>,
+}
+
+impl Default for Stages {
+    fn default() -> Self {
+        let [outbound, inbound] = [OUTBOUND, INBOUND].map(|stages| Arc::new(StageTimes::new(stages)));
+        Self { outbound, inbound }
+    }
+}
+
 /// The counters that interfaces of all protocols have.
 pub trait Counters: Send + Sync {
     /// The name it was made with.
@@ -135,6 +153,8 @@ pub trait Counters: Send + Sync {
     fn drops(&self) -> &Drops;
     /// The tallies of its workers.
     fn tallies(&self) -> &Tallies;
+    /// The times of its stages.
+    fn stages(&self) -> &Stages;
     /// Its offloads.
     fn offloads(&self) -> &Offloads;
     /// Where its sockets are, and what they carry.
@@ -156,6 +176,7 @@ pub struct TunnelInterface {
     shaper: Option<Arc<Shaper>>,
     drops: Drops,
     tallies: Tallies,
+    stages: Stages,
     stop: Arc<AtomicBool>,
     outbound_wake: Arc<Wake>,
     inbound_wake: Arc<Wake>,
@@ -209,6 +230,7 @@ impl TunnelInterface {
             shaper: None,
             drops: Drops::default(),
             tallies: Tallies::default(),
+            stages: Stages::default(),
             stop: Arc::default(),
             outbound_wake: Arc::new(Wake::new()?),
             inbound_wake: Arc::new(Wake::new()?),
@@ -324,6 +346,11 @@ impl TunnelInterface {
     /// The tallies of its workers.
     pub fn tallies(&self) -> &Tallies {
         &self.tallies
+    }
+
+    /// The times of its stages.
+    pub fn stages(&self) -> &Stages {
+        &self.stages
     }
 
     /// Where its sockets are, and what they carry.
@@ -460,7 +487,8 @@ impl TunnelInterface {
         }
         let egress = Egress::new(shared.clone(), outside, Arc::clone(&self.drops.outbound));
         let mut worker = Outbound::new(shared.clone(), inside, answers, egress, tun::BATCH_BYTES)
-            .with_crypto_threads(Arc::clone(&self.crypto_threads), Arc::clone(&self.outbound_wake));
+            .with_crypto_threads(Arc::clone(&self.crypto_threads), Arc::clone(&self.outbound_wake))
+            .with_times(Arc::clone(&self.stages.outbound));
         let (stop, wake) = (Arc::clone(&self.stop), Arc::clone(&self.outbound_wake));
         let name = self.device.name().to_owned();
         move || {
@@ -494,7 +522,8 @@ impl TunnelInterface {
             inside = Box::new(Captured::new(inside, capture.clone()));
         }
         let mut worker = Inbound::new(shared.clone(), outside, inside, punt, drops, batch_bytes)
-            .with_crypto_threads(Arc::clone(&self.crypto_threads), Arc::clone(wake));
+            .with_crypto_threads(Arc::clone(&self.crypto_threads), Arc::clone(wake))
+            .with_times(Arc::clone(&self.stages.inbound));
         if shared.tables.relayed_beside.get().is_some() {
             worker = worker.relaying(self.outside());
         }

@@ -10,7 +10,8 @@ use crate::datapath::tables::Tables;
 use crate::datapath::worker::Shared;
 use crate::rights::Rights;
 use crate::tunnel_interface::{
-    Counters, DEFAULT_MTU, Drops, InterfaceError, Options, Removed, SocketKind, Tallies, TunnelInterface,
+    Counters, DEFAULT_MTU, Drops, InterfaceError, Options, Removed, SocketKind, Stages, Tallies,
+    TunnelInterface,
 };
 use config::settings::{Mss, Threads};
 use crossbeam_channel::{Sender, unbounded};
@@ -133,6 +134,10 @@ impl Counters for Interface {
 
     fn tallies(&self) -> &Tallies {
         self.tunnel.tallies()
+    }
+
+    fn stages(&self) -> &Stages {
+        self.tunnel.stages()
     }
 
     fn offloads(&self) -> &Offloads {

@@ -1,0 +1,198 @@
+use super::*;
+use crate::api::model::{Handoff, Offload};
+use crate::bottleneck::Processors;
+use std::time::{Duration, Instant};
+
+/// Nothing was counted yet.
+fn nothing() -> Facts {
+    let worker = |name: &str| Worker {
+        interface: "wg0".to_owned(),
+        worker: name.to_owned(),
+        wake_ups: 0,
+        receives: 0,
+        empty_receives: 0,
+        received_packets: 0,
+        received_bytes: 0,
+        sends: 0,
+        sent_bytes: 0,
+        bursts: Vec::new(),
+    };
+    let thread = |id, name: &str| Thread { id, name: name.to_owned(), nanoseconds: 0, waited: 0 };
+    let stage = |(direction, stage): (&str, &str)| StageTime {
+        interface: "wg0".to_owned(),
+        direction: direction.to_owned(),
+        stage: stage.to_owned(),
+        nanoseconds: 0,
+        packets: 0,
+    };
+    let drop = |reason: &str| Drop {
+        interface: "wg0".to_owned(),
+        reason: reason.to_owned(),
+        meaning: "what it means".to_owned(),
+        outbound: 0,
+        inbound: 0,
+        handshake: 0,
+    };
+    let stages = [("out", "encrypt"), ("out", "transmit"), ("in", "receive"), ("in", "decrypt")];
+    let drops = [
+        "peer-congested",
+        "inside-queue-full",
+        "socket-ipv4-full",
+        "too-big",
+        "bad-tag",
+        "esp-socket-ipv6-full",
+    ];
+    Facts {
+        at: Instant::now(),
+        threads: vec![thread(5, "wg0 out"), thread(6, "wg0 in"), thread(7, "wg0 control")],
+        handoffs: Vec::new(),
+        workers: vec![worker("out"), worker("in")],
+        stages: stages.map(stage).to_vec(),
+        drops: drops.map(drop).to_vec(),
+        offloads: Vec::new(),
+        pinned: Vec::new(),
+        processors: Some(Processors { count: 2, all: 0, idle: 0, stolen: 0 }),
+    }
+}
+
+/// Two seconds later: 20,000 packets of 1,400 bytes each way by half-busy workers, on processors of which half the time was idle.
+fn later() -> Facts {
+    let mut facts = nothing();
+    facts.at += Duration::from_secs(2);
+    for worker in &mut facts.workers {
+        (worker.received_packets, worker.received_bytes) = (20_000, 28_000_000);
+    }
+    for thread in &mut facts.threads {
+        thread.nanoseconds = 1_000_000_000;
+    }
+    for (stage, time) in facts.stages.iter_mut().zip([300_000, 700_000, 600_000, 200_000]) {
+        (stage.nanoseconds, stage.packets) = (time, 1000);
+    }
+    facts.processors = Some(Processors { count: 2, all: 400, idle: 200, stolen: 0 });
+    facts
+}
+
+/// What limits each direction, from the first reading to this one.
+fn found(facts: &Facts) -> [Bottleneck; 2] {
+    let before = Facts { at: facts.at - Duration::from_secs(2), ..nothing() };
+    diagnose(&before, facts).try_into().expect("one interface, two directions")
+}
+
+/// The thread of the outbound worker runs and waits for so much of the time.
+fn with_thread(run: f64, waited: f64) -> Facts {
+    let mut facts = later();
+    let thread = &mut facts.threads[0];
+    (thread.nanoseconds, thread.waited) = ((run * 2e9) as u64, (waited * 2e9) as u64);
+    facts
+}
+
+#[test]
+fn a_gateway_with_reserve_is_not_the_limit() {
+    let [out, inbound] = found(&later());
+    for it in [&out, &inbound] {
+        assert_eq!((it.limit, it.load, it.packets_per_second), (Limit::Elsewhere, 0.5, 10_000.0), "{it:?}");
+        assert!(it.sentence.contains("used 50% of a processor") && it.remedy.is_none(), "{it:?}");
+        assert!(it.evidence.iter().any(|line| line.contains("112 Mbit/s")), "{it:?}");
+    }
+    let stages: Vec<(&str, f64)> = out.stages.iter().map(|it| (&*it.stage, it.nanoseconds)).collect();
+    assert_eq!(stages, [("encrypt", 300.0), ("transmit", 700.0)]);
+    let before = later();
+    assert!(diagnose(&before, &later()).iter().all(|it| it.limit == Limit::NoTraffic));
+}
+
+#[test]
+fn a_busy_thread_is_limited_by_its_largest_part() {
+    let mut facts = with_thread(0.97, 0.01);
+    let [out, _] = found(&facts);
+    assert_eq!(out.limit, Limit::OneCore);
+    assert!(out.sentence.contains("transmit takes most of its time, 70%") && out.remedy.is_none(), "{out:?}");
+    facts.stages[0].nanoseconds = 800_000;
+    let [out, _] = found(&facts);
+    assert_eq!(out.limit, Limit::Cipher);
+    let remedy = |facts: &Facts| found(facts)[0].remedy.clone().unwrap_or_default();
+    assert_eq!(remedy(&facts), "a processor is idle: set interfaces wireguard wg0 threads auto");
+    facts.handoffs.push(Handoff {
+        interface: "wg0".to_owned(),
+        crypto_threads: 2,
+        handed_off: 0,
+        taken_back: 0,
+        waiting: 0,
+    });
+    assert!(remedy(&facts).contains("agree on a faster one"));
+    facts.pinned.push("chacha20-poly1305".to_owned());
+    assert!(remedy(&facts).contains("delete system crypto engine chacha20-poly1305"), "{}", remedy(&facts));
+}
+
+#[test]
+fn what_makes_packets_dear_is_said() {
+    let mut facts = with_thread(0.97, 0.0);
+    facts.workers[0].received_bytes = 20_000 * 84;
+    let remedy = |facts: &Facts| found(facts)[0].remedy.clone().unwrap_or_default();
+    assert!(remedy(&facts).contains("84 bytes in the mean"), "{}", remedy(&facts));
+    facts.offloads.push(Offload {
+        interface: "wg0".to_owned(),
+        offload: "udp-gso".to_owned(),
+        does: String::new(),
+        state: OffloadState::SwitchedOff,
+        calls: 0,
+        packets: 0,
+        fallbacks: 0,
+    });
+    assert!(remedy(&facts).contains("switched off: udp-gso"));
+}
+
+#[test]
+fn a_thread_that_waits_for_a_processor_is_limited_by_others() {
+    assert_eq!(found(&with_thread(0.5, 0.45))[0].limit, Limit::Host);
+    assert_eq!(found(&with_thread(0.5, 0.3))[0].limit, Limit::Elsewhere, "it has reserve");
+    let mut facts = with_thread(0.1, 0.6);
+    facts.drops[1].outbound = 5_000;
+    assert_eq!(found(&facts)[0].limit, Limit::Host, "the queue is full because nothing empties it");
+    let mut facts = with_thread(0.9, 0.05);
+    facts.processors = Some(Processors { count: 2, all: 400, idle: 10, stolen: 80 });
+    let [out, _] = found(&facts);
+    assert_eq!(out.limit, Limit::Hypervisor);
+    assert!(out.sentence.contains("20%"), "{}", out.sentence);
+}
+
+#[test]
+fn losses_name_what_is_in_front_and_behind() {
+    let cases = [
+        (0, "peer-congested", Limit::Path),
+        (0, "inside-queue-full", Limit::TunQueue),
+        (1, "socket-ipv4-full", Limit::SocketBuffer),
+        (1, "esp-socket-ipv6-full", Limit::SocketBuffer),
+        (0, "too-big", Limit::Mtu),
+        (1, "bad-tag", Limit::Drops),
+    ];
+    for (direction, reason, limit) in cases {
+        for (lost, expected) in [(2_000, limit), (100, Limit::Elsewhere)] {
+            let mut facts = later();
+            let drop = facts.drops.iter_mut().find(|drop| drop.reason == reason).expect("one of them");
+            *(if direction == 0 { &mut drop.outbound } else { &mut drop.inbound }) = lost;
+            let found = found(&facts);
+            assert_eq!(found[direction].limit, expected, "{reason}, {lost} lost");
+            assert_eq!(found[1 - direction].limit, Limit::Elsewhere, "{reason}");
+        }
+    }
+}
+
+#[test]
+fn losses_without_packets_that_pass_are_a_limit_too() {
+    let mut facts = later();
+    facts.workers[0].received_packets = 0;
+    facts.drops[1].outbound = 5_000;
+    assert_eq!(found(&facts)[0].limit, Limit::TunQueue);
+}
+
+#[test]
+fn a_gateway_that_was_restarted_meanwhile_is_not_misjudged() {
+    // Counters went back, and threads have other numbers.
+    let (mut before, mut after) = (later(), nothing());
+    before.at = after.at - Duration::from_secs(1);
+    for thread in &mut after.threads {
+        thread.id += 100;
+        thread.nanoseconds = 500_000_000;
+    }
+    assert!(diagnose(&before, &after).iter().all(|it| it.limit == Limit::NoTraffic));
+}

@@ -1,0 +1,42 @@
+//! What limits the speed of an interface: two readings of counters that workers and the kernel keep anyway, and one sentence.
+//!
+//! ```text
+//! counters ──> Facts ──┐
+//!                      ├──> diagnose: limit, evidence, remedy
+//! a second later ──────┘
+//! ```
+//! A worker that is on a processor, or waits for one, nearly all the time limits its direction, and the times of its stages say by what.
+//! If it is not, drops name the limit in front of it or behind it. Without drops the limit is elsewhere.
+
+mod diagnose;
+mod host;
+mod words;
+
+pub use diagnose::diagnose;
+pub use host::{Processors, Shares};
+
+use crate::api::model::{Drop, Handoff, Offload, StageTime, Thread, Worker};
+use std::time::Instant;
+
+/// What is counted so far.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// When it was read.
+    pub at: Instant,
+    /// The threads that carry packets.
+    pub threads: Vec<Thread>,
+    /// What workers hand off.
+    pub handoffs: Vec<Handoff>,
+    /// What workers have carried.
+    pub workers: Vec<Worker>,
+    /// What their stages took.
+    pub stages: Vec<StageTime>,
+    /// What was lost.
+    pub drops: Vec<Drop>,
+    /// Which offloads are in use.
+    pub offloads: Vec<Offload>,
+    /// Ciphers that the configuration pins to an engine.
+    pub pinned: Vec<String>,
+    /// What the processors did.
+    pub processors: Option<Processors>,
+}
