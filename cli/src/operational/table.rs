@@ -9,7 +9,7 @@ use crate::show_configuration as configuration;
 use crate::show_log::{self as log, Of};
 use crate::{
     advise, explain, explain_wireguard, reload, reset, show, show_crypto, show_https, show_machine,
-    show_openvpn, show_qat, show_secgw, show_threads, show_vpn, status, system,
+    show_metrics, show_openvpn, show_qat, show_secgw, show_threads, show_vpn, status, system,
 };
 use gateway::openvpn::model::Mode;
 
@@ -203,6 +203,12 @@ pub(super) static TABLE: &[Entry] = &[
         show_https::show,
     )
     .asks("/v1/service/https"),
+    entry(
+        "show metrics",
+        "Show all counters and states as Prometheus reads them (OpenMetrics)",
+        show_metrics::show,
+    )
+    .asks("/v1/facts"),
     entry("show datapath", "Show the stages of the data path, and the drop reasons of each", |_| {
         Ok(show::datapath())
     }),
