@@ -124,7 +124,7 @@ pub fn configuration(end: usize) -> String {
 }
 
 /// Two sites with networks behind them, and their daemons, configured as `change` leaves it.
-fn started(change: impl Fn(usize, String) -> String) -> Option<(Lab, [Gateway; 2])> {
+pub fn started(change: impl Fn(usize, String) -> String) -> Option<(Lab, [Gateway; 2])> {
     Some(started_in(sites()?, change))
 }
 

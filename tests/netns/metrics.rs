@@ -1,6 +1,9 @@
-//! Metrics of a running daemon: as curl reads them, over TLS, and by clients that mean harm.
+//! Metrics of a running daemon: as curl reads them, over TLS, by clients that mean harm, and as a real Prometheus scrapes them.
+
+mod prometheus;
 
 use crate::daemon::{Site, started};
+use crate::ipsec;
 use crate::support::{PATIENCE, answers, postern, tcp_arrives_whole};
 use crate::transactions::Router;
 use lab::wait_until;
@@ -193,4 +196,28 @@ fn the_api_and_metrics_are_served_beside_each_other_and_change_alone() {
     let (status, answer) = router.commit(&["set service metrics"]);
     let said = answer.to_string();
     assert!(status == 422 && said.contains("set service metrics port 8443"), "{said}");
+}
+
+#[test]
+fn ipsec_tunnels_have_the_same_families_and_their_series_go_on_over_new_keys() {
+    let Some((lab, [a, _b])) = ipsec::started(|_, text| text) else { return };
+    a.comes_up("other");
+    a.comes_up("second");
+    tcp_arrives_whole(&lab, "a", "b", "10.20.0.1", 1 << 20).expect("the tunnel carries");
+    let before = a.says("show metrics");
+    let labels = r#"{protocol="ipsec",interface="ipsec0",peer="other",tunnel="1"}"#;
+    let of = |text: &str, name: &str| samples(text)[&*format!("{name}{labels}")];
+    assert!(of(&before, "postern_tunnel_up") > 0.5, "{before}");
+    assert!(of(&before, "postern_tunnel_sent_bytes_total") > 1e6, "{before}");
+    assert!(of(&before, "postern_tunnel_received_packets_total") > 10.0, "{before}");
+    let spis = a.spis("other");
+    a.says("reset vpn ipsec site-to-site peer other");
+    let is_new = || a.spis("other").first().is_some_and(|spi| !spis.contains(spi));
+    wait_until(PATIENCE, is_new).expect("it has new keys");
+    tcp_arrives_whole(&lab, "a", "b", "10.20.0.1", 1 << 20).expect("the tunnel carries");
+    let sent = "postern_tunnel_sent_bytes_total";
+    let goes_on = || of(&a.says("show metrics"), sent) > of(&before, sent) + 1e6;
+    wait_until(PATIENCE, goes_on).expect("its bytes are those of all keys");
+    let series = |text: &str| samples(text).into_keys().map(str::to_owned).collect::<BTreeSet<_>>();
+    assert_eq!(series(&a.says("show metrics")), series(&before), "new keys make no new series");
 }
