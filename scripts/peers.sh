@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Brings the programs that we are compared with into .peers/: the newest wireguard-go from the Go proxy, and for the tests a
-# Debian kernel with its WireGuard, IPsec and crypto modules, libreswan, OpenIKED and OpenVPN 2.7. A program that cannot
+# Debian kernel with its WireGuard, IPsec and crypto modules, libreswan, OpenIKED, OpenVPN 2.7 and Prometheus. A program that cannot
 # be had is named, and the tests that need it are skipped aloud.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -197,6 +197,19 @@ fetch_remote() {
 
 if [ "$part" = test ] && ! [ -x .peers/remote/bin/age -a -x .peers/remote/bin/sshd ]; then
   bring remote || say "age and an SSH server cannot be had here: the tests with them will be skipped"
+fi
+
+# Prometheus, which scrapes metrics. It needs the C library only, so that what Debian has with it stays away.
+fetch_prometheus() {
+  say "apt-get download prometheus"
+  apt-cache show prometheus >/dev/null 2>&1 || "${as_root[@]}" apt-get update -qq
+  (cd "$work" && apt-get download -qq prometheus && dpkg-deb -x ./prometheus_*.deb tree) || return 1
+  copy_programs "$work/prometheus" usr/bin/prometheus usr/bin/promtool || return 1
+  "$work/prometheus/prometheus" --version >/dev/null 2>&1
+}
+
+if [ "$part" = test ] && ! [ -x .peers/prometheus/prometheus ]; then
+  bring prometheus || say "Prometheus cannot be had here: the tests with it will be skipped"
 fi
 
 # VyOS's client library for Python, for the API over HTTPS.

@@ -12,9 +12,9 @@ pub(crate) fn show(request: &Request) -> Result<Answer, Failure> {
 }
 
 /// Shows them again and again: each answer takes the daemon a second.
-pub(crate) fn follow(request: &Request) -> Result<Answer, Failure> {
+pub(crate) fn follow(request: &Request) -> Answer {
     let request = request.clone();
-    Ok(Answer::going(move |out, form| again(&request, out, form)))
+    Answer::going(move |out, form| again(&request, out, form))
 }
 
 fn again(request: &Request, out: &mut dyn Write, form: Form) -> Outcome {

@@ -20,6 +20,7 @@ mod by_name;
 pub mod clock;
 pub mod daemon;
 pub mod datapath;
+pub mod facts;
 pub mod host;
 pub mod https;
 pub mod ipsec;

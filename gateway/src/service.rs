@@ -8,6 +8,7 @@
 //! ```
 
 use crate::daemon::needs::Needs;
+use crate::facts::Tunnels;
 use crate::host::Host;
 use crate::host::wants::Wants;
 use crate::https::Process;
@@ -226,4 +227,9 @@ pub trait View: Send + Sync {
 
     /// The protocol's own requests.
     fn routes(&self) -> Router;
+
+    /// Its tunnels, each under the names of the configuration.
+    fn tunnels(&self) -> Tunnels<'_> {
+        Box::pin(std::future::ready(Vec::new()))
+    }
 }

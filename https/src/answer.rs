@@ -1,7 +1,8 @@
 //! From a request to its answer: the place, the key if it is in a header, the body, and what it asks for.
 
-use crate::app::{App, Client};
+use crate::app::App;
 use crate::daemon::Refused;
+use crate::gate::Client;
 use crate::long_bodies::Room;
 use crate::reply::header_key;
 use crate::source::Source;

@@ -29,7 +29,7 @@ struct Made {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CertificateError {
     #[error(
-        "{0}: {1}\n  fix: let the user of the daemon write there, or set service https certificates certificate NAME"
+        "{0}: {1}\n  fix: let the user of the daemon write there, or name a certificate of pki: set service https certificates certificate NAME"
     )]
     Io(String, io::Error),
     #[error("a certificate cannot be made: {0}")]
@@ -67,7 +67,7 @@ fn own_at(
     let made = Made { names, expires: expires.as_secs() };
     keep(folder, &certificate.pem(), &Zeroizing::new(key.serialize_pem()), &made)
         .map_err(|error| CertificateError::Io(folder.display().to_string(), error))?;
-    tracing::info!("service https: a certificate was made, which is {}", folder.join(CERTIFICATE).display());
+    tracing::info!("a certificate was made, which is {}", folder.join(CERTIFICATE).display());
     let key = PrivateKeyDer::try_from(key.serialize_der()).expect("PKCS #8 was written");
     Ok(Identity { chain: vec![certificate.der().clone()], key })
 }

@@ -86,6 +86,12 @@ impl Daemon {
         self.ask("/v1/configuration").await
     }
 
+    /// The latest snapshot of facts, as JSON.
+    pub(crate) async fn facts(&self) -> Result<Bytes, Refused> {
+        let (status, body) = self.pass("GET", "/v1/facts", Bytes::new()).await?;
+        if status.is_success() { Ok(body) } else { Err(unavailable(&format!("it answers {status}"))) }
+    }
+
     /// Keeps the commit that waits to be confirmed.
     pub(crate) async fn confirm(&self) -> Result<Confirmed, Refused> {
         let InForce { revision, confirm, .. } = self.in_force().await?;

@@ -1,7 +1,7 @@
 //! Keys of clients: the server has salted hashes of them only.
 
 use base64ct::{Base64, Encoding};
-use gateway::https::wire::{Service, hash};
+use gateway::https::wire::{Key, hash};
 use subtle::ConstantTimeEq;
 
 /// The keys, by their names.
@@ -13,11 +13,11 @@ pub(crate) struct Keys {
 
 impl Keys {
     /// The keys that the daemon names; one that cannot be read is no key.
-    pub(crate) fn new(service: &Service) -> Self {
+    pub(crate) fn new(salt: &str, keys: &[Key]) -> Self {
         let hash = |text: &str| Base64::decode_vec(text).ok()?.try_into().ok();
         Self {
-            salt: Base64::decode_vec(&service.salt).unwrap_or_default(),
-            hashes: service.keys.iter().filter_map(|key| Some((key.id.clone(), hash(&key.hash)?))).collect(),
+            salt: Base64::decode_vec(salt).unwrap_or_default(),
+            hashes: keys.iter().filter_map(|key| Some((key.id.clone(), hash(&key.hash)?))).collect(),
         }
     }
 
@@ -37,7 +37,6 @@ impl Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gateway::https::wire::Key;
 
     #[test]
     fn a_key_is_found_by_its_hash_and_nothing_else_is_a_key() {
@@ -45,12 +44,8 @@ mod tests {
             id: id.to_owned(),
             hash: Base64::encode_string(&hash(b"salt", key.as_bytes())),
         };
-        let service = Service {
-            salt: Base64::encode_string(b"salt"),
-            keys: vec![key("a", "one"), key("b", "two"), Key { id: "c".to_owned(), hash: "AAAA".to_owned() }],
-            ..Service::default()
-        };
-        let keys = Keys::new(&service);
+        let known = [key("a", "one"), key("b", "two"), Key { id: "c".to_owned(), hash: "AAAA".to_owned() }];
+        let keys = Keys::new(&Base64::encode_string(b"salt"), &known);
         assert_eq!((keys.name(b"one"), keys.name(b"two")), (Some("a"), Some("b")));
         for wrong in [&b""[..], b"on", b"one ", b"\0\0\0"] {
             assert_eq!(keys.name(wrong), None);

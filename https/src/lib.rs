@@ -1,10 +1,11 @@
-//! The HTTPS server: the API for other machines, in a process of its own.
+//! The HTTPS server: the API for other machines, and metrics, in a process of its own.
 //!
 //! ```text
 //! daemon ══ orders: sockets, hashes of keys, certificate ══> process
 //!                                                              │
 //! clients ──> listen ── limits ──> tls ──> answer ──> key ──> vyos, typed ──> API of the daemon (Unix socket)
-//!                                            └── request: form or JSON      └──> local: operational commands, files
+//!                                │           └── request: form or JSON      └──> local: operational commands, files
+//!                                └──> metrics: page, made of a snapshot of facts
 //! ```
 //!
 //! A key in a header is checked before the body is read. VyOS has the key in the body, which is then read first; until its key
@@ -15,11 +16,13 @@ mod answer;
 mod app;
 mod certificate;
 mod daemon;
+mod gate;
 mod keys;
 mod limiter;
 mod listen;
 mod local;
 mod long_bodies;
+pub mod metrics;
 mod place;
 mod process;
 mod reply;

@@ -1,14 +1,13 @@
 //! Connections: accept ── who may, and how many ──> TLS in time ──> requests.
 
-use crate::answer::answer;
-use crate::app::App;
 use crate::source::Source;
-use crate::vyos::error;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use gateway::api::connections::{Connections, Deadline};
 use gateway::api::server::converse;
-use gateway::https::wire::Service;
+use gateway::https::wire::Listener;
+use hyper::Request;
+use hyper::body::Incoming;
 use ipnet::IpNet;
 use rustls::ServerConfig;
 use std::collections::BTreeMap;
@@ -22,10 +21,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 
-/// Connections at once.
-const CONNECTIONS: usize = 256;
-/// Connections of a source at once: with more, its longest idle one is closed.
-const OF_SOURCE: usize = 32;
 /// How long a handshake may take, a request, and the taking of an answer; and how long a connection may be idle.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -35,27 +30,45 @@ const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/jso
     Content-Length: 91\r\n\r\n\
     {\"success\": false, \"data\": null, \"error\": \"this port speaks HTTPS: write https:// instead\"}";
 
+/// What answers the requests of a front.
+pub(crate) trait Answering: Send + Sync + 'static {
+    /// Its word below `service`.
+    const NAME: &'static str;
+
+    /// Answers a request, which must be read before the deadline; it is suspended meanwhile.
+    fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        source: Source,
+        deadline: Deadline,
+        patience: Duration,
+    ) -> impl Future<Output = Response> + Send;
+
+    /// The answer to a client that may no longer connect.
+    fn not_allowed(why: &str) -> Response;
+}
+
 /// The listening tasks, the TLS settings of new connections, and the open connections.
 pub(crate) struct Front {
     listening: Mutex<Vec<AbortHandle>>,
     /// The prefixes that may connect to each listening address; all if there is none.
     clients: Mutex<BTreeMap<SocketAddr, Vec<IpNet>>>,
+    /// None for connections that are not secured.
     tls: Mutex<Option<Arc<ServerConfig>>>,
     connections: Mutex<Connections<Source>>,
 }
 
-impl Default for Front {
-    fn default() -> Self {
+impl Front {
+    /// One with at most so many connections at once, and of a source at once: with more, its longest idle one is closed.
+    pub(crate) fn new(connections: usize, of_source: usize) -> Self {
         Self {
             listening: Mutex::default(),
             clients: Mutex::default(),
             tls: Mutex::default(),
-            connections: Mutex::new(Connections::new(CONNECTIONS, OF_SOURCE)),
+            connections: Mutex::new(Connections::new(connections, of_source)),
         }
     }
-}
 
-impl Front {
     /// Accepts no more connections and requests. Those that are being answered go on.
     pub(crate) fn close(&self) {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -69,9 +82,9 @@ impl Front {
         clients.get(&listener).is_some_and(|prefixes| is_allowed(prefixes, client))
     }
 
-    /// Secures connections like this from now on.
-    pub(crate) fn secure(&self, config: Arc<ServerConfig>) {
-        *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = Some(config);
+    /// Secures connections like this from now on, or not at all.
+    pub(crate) fn secure(&self, config: Option<Arc<ServerConfig>>) {
+        *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = config;
     }
 
     pub(crate) fn acceptor(&self) -> Option<TlsAcceptor> {
@@ -80,15 +93,15 @@ impl Front {
 }
 
 /// Accepts connections on these sockets, and on no others.
-pub(crate) fn open(
+pub(crate) fn open<A: Answering>(
     front: &Arc<Front>,
-    service: &Service,
+    wanted: &[Listener],
     sockets: Vec<OwnedFd>,
-    config: Arc<ServerConfig>,
-    app: &Arc<App>,
+    config: Option<Arc<ServerConfig>>,
+    app: &Arc<A>,
 ) -> io::Result<()> {
     let (mut listeners, mut allowed) = (Vec::new(), BTreeMap::new());
-    for (listener, socket) in service.listeners.iter().zip(sockets) {
+    for (listener, socket) in wanted.iter().zip(sockets) {
         let clients: Vec<IpNet> = listener.clients.iter().filter_map(|text| text.parse().ok()).collect();
         // A prefix that cannot be read must not open the service for all.
         if clients.len() != listener.clients.len() {
@@ -108,30 +121,30 @@ pub(crate) fn open(
     Ok(())
 }
 
-async fn accept(listener: TcpListener, at: SocketAddr, front: Arc<Front>, app: Arc<App>) {
+async fn accept<A: Answering>(listener: TcpListener, at: SocketAddr, front: Arc<Front>, app: Arc<A>) {
     loop {
         let (stream, address) = match listener.accept().await {
             Ok((stream, peer)) => (stream, peer.ip().to_canonical()),
             Err(error) => {
-                tracing::warn!("https: {error}");
+                tracing::warn!("{}: {error}", A::NAME);
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
         if !front.allows(at, address) {
-            tracing::debug!("https: {address} is none of: service https allow-client");
+            tracing::debug!("{0}: {address} is none of: service {0} allow-client", A::NAME);
             continue;
         }
-        let Some(acceptor) = front.acceptor() else { continue };
         let source = Source::of(address);
         let mut connections = front.connections.lock().unwrap_or_else(PoisonError::into_inner);
         if !connections.make_room(&source) {
-            tracing::debug!("https: {} requests are being answered: {source} is refused", connections.len());
+            let count = connections.len();
+            tracing::debug!("{}: {count} requests are being answered: {source} is refused", A::NAME);
             continue;
         }
         let deadline = Deadline::after(PATIENCE);
         let client = (at, address);
-        let served = serve(stream, client, acceptor, deadline.clone(), Arc::clone(&front), Arc::clone(&app));
+        let served = serve(stream, client, deadline.clone(), Arc::clone(&front), Arc::clone(&app));
         connections.add(source, tokio::spawn(served).abort_handle(), deadline);
     }
 }
@@ -141,15 +154,28 @@ fn is_allowed(clients: &[IpNet], address: IpAddr) -> bool {
 }
 
 /// Serves a connection of a client of a listening address, until the client is late.
-async fn serve(
+async fn serve<A: Answering>(
     stream: TcpStream,
     (at, address): (SocketAddr, IpAddr),
-    acceptor: TlsAcceptor,
     deadline: Deadline,
     front: Arc<Front>,
-    app: Arc<App>,
+    app: Arc<A>,
 ) {
     let source = Source::of(address);
+    let restarted = deadline.clone();
+    let acceptor = front.acceptor();
+    let answer = move |request| {
+        let (front, app, deadline) = (Arc::clone(&front), Arc::clone(&app), restarted.clone());
+        async move {
+            // The configuration may have changed since the connection was accepted.
+            if front.allows(at, address) {
+                app.answer(request, source, deadline, PATIENCE).await
+            } else {
+                not_allowed::<A>()
+            }
+        }
+    };
+    let Some(acceptor) = acceptor else { return converse(stream, PATIENCE, deadline, answer).await };
     let secured = async move {
         let mut first = [0];
         if stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE {
@@ -171,35 +197,18 @@ async fn serve(
         secured = secured => secured,
         () = deadline.passed() => Err(io::ErrorKind::TimedOut.into()),
     };
-    let stream = match stream {
-        Ok(stream) => stream,
-        Err(error) => {
-            tracing::debug!("https: {source}: {error}");
-            return;
-        }
-    };
-    let restarted = deadline.clone();
-    let answer = move |request| {
-        let (front, app, deadline) = (Arc::clone(&front), Arc::clone(&app), restarted.clone());
-        async move {
-            // The configuration may have changed since the connection was accepted.
-            if front.allows(at, address) {
-                answer(app, request, source, deadline, PATIENCE).await
-            } else {
-                not_allowed()
-            }
-        }
-    };
-    converse(stream, PATIENCE, deadline, answer).await;
+    match stream {
+        Ok(stream) => converse(stream, PATIENCE, deadline, answer).await,
+        Err(error) => tracing::debug!("{}: {source}: {error}", A::NAME),
+    }
 }
 
-fn not_allowed() -> Response {
-    let why = "this client may no longer connect: see service https allow-client";
-    let mut response = error(StatusCode::FORBIDDEN, why);
+fn not_allowed<A: Answering>() -> Response {
+    let why = format!("this client may no longer connect: see service {} allow-client", A::NAME);
+    let mut response = A::not_allowed(&why);
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,12 +4,14 @@
 
 use crate::app::{App, Serving};
 use crate::keys::Keys;
-use crate::listen::{self, Front};
+use crate::listen::{self, Answering, Front};
 use crate::local::Local;
+use crate::metrics::{self, Metrics};
 use crate::place::Place;
 use crate::tls;
-use gateway::https::wire::{LONGEST, MOST_SOCKETS, Orders, Report, Service};
+use gateway::https::wire::{self, LONGEST, Listener, MOST_SOCKETS, Orders, PartReport, Report};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustls::ServerConfig;
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -28,11 +30,145 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How often the server looks whether the certificate that it signs itself expires.
 const RENEWAL: Duration = Duration::from_secs(3600);
 
+/// Connections of the API at once, and of a source.
+const CONNECTIONS: (usize, usize) = (256, 32);
+/// The same of metrics, which few programs read.
+const METRICS_CONNECTIONS: (usize, usize) = (32, 8);
+
+/// Days for which a certificate of metrics is valid that the server signs itself.
+const METRICS_LIFETIME_DAYS: u32 = 365;
+
+/// A part of what is served: the API, or metrics.
+struct Part<W, A> {
+    app: Arc<A>,
+    front: Arc<Front>,
+    served: Option<Served<W>>,
+}
+
 /// The orders in force.
-struct Served {
-    number: u64,
-    service: Service,
-    fingerprint: String,
+struct Served<W> {
+    wanted: W,
+    /// Of the certificate.
+    fingerprint: Option<String>,
+}
+
+/// What a part is ordered to do.
+trait Wanted: PartialEq + Sized {
+    type App: Answering;
+
+    fn listeners(&self) -> &[Listener];
+    /// How connections are secured, and SHA-256 of the certificate; nothing if they are not.
+    fn secured(&self, place: &Place) -> Result<Secured, String>;
+    /// Whether the server signs its certificate itself.
+    fn is_self_signed(&self) -> bool;
+    fn serve(&self, app: &Self::App);
+}
+
+type Secured = (Option<Arc<ServerConfig>>, Option<String>);
+
+impl Wanted for wire::Service {
+    type App = App;
+
+    fn listeners(&self) -> &[Listener] {
+        &self.listeners
+    }
+
+    fn secured(&self, place: &Place) -> Result<Secured, String> {
+        let (config, fingerprint) = tls::config(&tls::Wanted::of(self), &place.state.join("https"))?;
+        Ok((Some(config), Some(fingerprint)))
+    }
+
+    fn is_self_signed(&self) -> bool {
+        self.certificate.is_none()
+    }
+
+    fn serve(&self, app: &App) {
+        app.set_serving(Serving { keys: Keys::new(&self.salt, &self.keys), is_strict: self.is_strict });
+    }
+}
+
+impl Wanted for wire::Metrics {
+    type App = Metrics;
+
+    fn listeners(&self) -> &[Listener] {
+        &self.listeners
+    }
+
+    fn secured(&self, place: &Place) -> Result<Secured, String> {
+        let Some(tls) = &self.tls else { return Ok((None, None)) };
+        let wanted = tls::Wanted {
+            certificate: tls.certificate.as_ref(),
+            lifetime_days: METRICS_LIFETIME_DAYS,
+            names: &[],
+            listeners: &self.listeners,
+            tls12: true,
+            tls13: true,
+        };
+        let (config, fingerprint) = tls::config(&wanted, &place.state.join("https/metrics"))?;
+        Ok((Some(config), Some(fingerprint)))
+    }
+
+    fn is_self_signed(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.certificate.is_none())
+    }
+
+    fn serve(&self, app: &Metrics) {
+        app.set_serving(metrics::Serving::new(self));
+    }
+}
+
+impl<W: Wanted> Part<W, W::App> {
+    fn new(app: W::App, (connections, of_source): (usize, usize)) -> Self {
+        Self { app: Arc::new(app), front: Arc::new(Front::new(connections, of_source)), served: None }
+    }
+
+    /// Puts orders in force. Those that are already are left alone: a change of the other part is none of this one.
+    fn obey(&mut self, wanted: Option<W>, sockets: Vec<OwnedFd>, place: &Place) -> PartReport {
+        let Some(wanted) = wanted else {
+            self.front.close();
+            self.served = None;
+            return PartReport::default();
+        };
+        if !self.served.as_ref().is_some_and(|served| served.wanted == wanted) {
+            match self.open(&wanted, sockets, place) {
+                Ok(fingerprint) => self.served = Some(Served { wanted, fingerprint }),
+                Err(error) => return PartReport { fingerprint: None, error: Some(error) },
+            }
+        }
+        self.report()
+    }
+
+    fn open(&self, wanted: &W, sockets: Vec<OwnedFd>, place: &Place) -> Result<Option<String>, String> {
+        let (config, fingerprint) = wanted.secured(place)?;
+        wanted.serve(&self.app);
+        listen::open(&self.front, wanted.listeners(), sockets, config, &self.app)
+            .map_err(|error| error.to_string())?;
+        Ok(fingerprint)
+    }
+
+    /// Uses a new certificate if the one that the server has signed itself expires; whether it does.
+    fn renew(&mut self, place: &Place) -> bool {
+        let Some(served) = self.served.as_mut().filter(|served| served.wanted.is_self_signed()) else {
+            return false;
+        };
+        match served.wanted.secured(place) {
+            Ok((config, fingerprint)) if fingerprint != served.fingerprint => {
+                self.front.secure(config);
+                served.fingerprint = fingerprint;
+                true
+            }
+            Ok(_) => false,
+            Err(error) => {
+                let name = W::App::NAME;
+                tracing::error!("service {name}: the certificate expires, and there is no new one: {error}");
+                false
+            }
+        }
+    }
+
+    fn report(&self) -> PartReport {
+        PartReport { fingerprint: self.served.as_ref().and_then(|it| it.fingerprint.clone()), error: None }
+    }
 }
 
 /// Serves until the daemon ends, or wants nothing to be served.
@@ -41,18 +177,18 @@ pub async fn serve(socket: StdStream, place: Place, local: Arc<dyn Local>) -> io
     let mut daemon =
         Link { stream: UnixStream::from_std(socket)?, bytes: Zeroizing::default(), sockets: VecDeque::new() };
     daemon.report(&Report::default()).await?;
-    let app = Arc::new(App::new(&place, local));
-    let front = Arc::new(Front::default());
-    let (mut is_off, mut served) = (false, None);
+    let mut api: Part<wire::Service, App> = Part::new(App::new(&place, local), CONNECTIONS);
+    let mut metrics: Part<wire::Metrics, Metrics> = Part::new(Metrics::new(&place), METRICS_CONNECTIONS);
+    let (mut is_off, mut number) = (false, 0);
     loop {
         let line = match timeout(if is_off { GRACE } else { RENEWAL }, daemon.line()).await {
             Ok(line) => line?,
             Err(_) if is_off => return Ok(()),
             Err(_) => {
-                if let Some(fingerprint) = served.as_mut().and_then(|served| renewed(served, &place, &front))
-                {
-                    let number = served.as_ref().map_or(0, |served| served.number);
-                    daemon.report(&Report { number, fingerprint: Some(fingerprint), error: None }).await?;
+                let renewed = [api.renew(&place), metrics.renew(&place)];
+                if renewed.contains(&true) {
+                    let report = Report { number, api: api.report(), metrics: metrics.report() };
+                    daemon.report(&report).await?;
                 }
                 continue;
             }
@@ -60,53 +196,19 @@ pub async fn serve(socket: StdStream, place: Place, local: Arc<dyn Local>) -> io
         let Some(line) = line else { return Ok(()) };
         // What an earlier server has left of a line is no orders.
         let Ok(orders) = serde_json::from_slice::<Orders>(&line) else { continue };
-        is_off = orders.service.is_none();
-        let Some(service) = orders.service else {
-            front.close();
-            served = None;
-            continue;
+        number = orders.number;
+        is_off = orders.service.is_none() && orders.metrics.is_none();
+        // In the order in which they were sent.
+        let count = |listeners: Option<usize>| listeners.unwrap_or_default();
+        let of_api = daemon.take(count(orders.service.as_ref().map(|it| it.listeners.len())));
+        let of_metrics = daemon.take(count(orders.metrics.as_ref().map(|it| it.listeners.len())));
+        let report = Report {
+            number,
+            api: api.obey(orders.service, of_api, &place),
+            metrics: metrics.obey(orders.metrics, of_metrics, &place),
         };
-        let sockets = daemon.take(service.listeners.len());
-        let (fingerprint, error) = match obey(&service, sockets, &place, &app, &front) {
-            Ok(fingerprint) => {
-                served = Some(Served { number: orders.number, service, fingerprint: fingerprint.clone() });
-                (Some(fingerprint), None)
-            }
-            Err(error) => (None, Some(error)),
-        };
-        daemon.report(&Report { number: orders.number, fingerprint, error }).await?;
-    }
-}
-
-/// Puts orders in force; the fingerprint of the certificate.
-fn obey(
-    service: &Service,
-    sockets: Vec<OwnedFd>,
-    place: &Place,
-    app: &Arc<App>,
-    front: &Arc<Front>,
-) -> Result<String, String> {
-    let (config, fingerprint) = tls::config(service, place)?;
-    app.set_serving(Serving { keys: Keys::new(service), is_strict: service.is_strict });
-    listen::open(front, service, sockets, config, app).map_err(|error| error.to_string())?;
-    Ok(fingerprint)
-}
-
-/// Uses a new certificate if the one that the server has signed itself expires: the fingerprint of the new one.
-fn renewed(served: &mut Served, place: &Place, front: &Front) -> Option<String> {
-    if served.service.certificate.is_some() {
-        return None;
-    }
-    match tls::config(&served.service, place) {
-        Ok((config, fingerprint)) if fingerprint != served.fingerprint => {
-            front.secure(config);
-            served.fingerprint.clone_from(&fingerprint);
-            Some(fingerprint)
-        }
-        Ok(_) => None,
-        Err(error) => {
-            tracing::error!("service https: the certificate expires, and there is no new one: {error}");
-            None
+        if !is_off {
+            daemon.report(&report).await?;
         }
     }
 }
@@ -177,20 +279,22 @@ mod tests {
     fn a_certificate_that_expires_is_renewed_while_the_server_runs() {
         let folder = tempfile::tempdir().expect("a folder");
         let place = Place { api: "/nonexistent.sock".into(), state: folder.path().to_owned() };
-        let service = Service { lifetime_days: 365, tls13: true, ..Service::default() };
-        let (config, fingerprint) = tls::config(&service, &place).expect("made");
-        let front = Front::default();
-        front.secure(config);
-        let mut served = Served { number: 1, service, fingerprint: fingerprint.clone() };
-        assert_eq!(renewed(&mut served, &place, &front), None);
-        let made = folder.path().join("https/made.json");
-        let text = std::fs::read_to_string(&made).expect("there");
+        std::fs::create_dir(folder.path().join("https")).expect("ours");
+        let tls = Some(wire::MetricsTls::default());
+        let wanted = wire::Metrics { tls, ..wire::Metrics::default() };
+        let mut part: Part<wire::Metrics, Metrics> = Part::new(Metrics::new(&place), METRICS_CONNECTIONS);
+        let made = part.obey(Some(wanted.clone()), Vec::new(), &place);
+        assert!(made.fingerprint.is_some() && made.error.is_none(), "{made:?}");
+        assert!(!part.renew(&place));
+        assert_eq!(part.obey(Some(wanted), Vec::new(), &place), made, "the same orders change nothing");
+        let file = folder.path().join("https/metrics/made.json");
+        let text = std::fs::read_to_string(&file).expect("there");
         let (names, _) = text.split_once("\"expires\"").expect("a time");
-        std::fs::write(&made, format!("{names}\"expires\":1}}")).expect("ours");
-        let before = front.acceptor().expect("secured");
-        let renewed = renewed(&mut served, &place, &front).expect("a new one");
-        assert_ne!(renewed, fingerprint);
-        let now = front.acceptor().expect("secured");
+        std::fs::write(&file, format!("{names}\"expires\":1}}")).expect("ours");
+        let before = part.front.acceptor().expect("secured");
+        assert!(part.renew(&place));
+        assert_ne!(part.report(), made);
+        let now = part.front.acceptor().expect("secured");
         assert!(!Arc::ptr_eq(before.config(), now.config()), "connections get it");
     }
 }

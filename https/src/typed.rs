@@ -1,7 +1,8 @@
 //! The JSON API of the daemon, for clients with a key: `/v1/...`, as on the Unix socket. A route that is added there is here too.
 
-use crate::app::{App, Client, Denied};
+use crate::app::App;
 use crate::daemon::Refused;
+use crate::gate::{Client, Denied};
 use crate::reply::{json, retry_after};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode, header};

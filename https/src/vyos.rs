@@ -7,8 +7,9 @@ mod operational;
 mod retrieve;
 mod section;
 
-use crate::app::{App, Client, Denied};
+use crate::app::App;
 use crate::daemon::Refused;
+use crate::gate::{Client, Denied};
 use crate::long_bodies::Room;
 use crate::reply::{json, retry_after};
 use crate::request::{Operations, Unreadable, fields, operations};

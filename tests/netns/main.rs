@@ -21,6 +21,7 @@ mod machine;
 mod manual;
 mod marked;
 mod measurements;
+mod metrics;
 mod names;
 mod nat;
 mod openvpn;

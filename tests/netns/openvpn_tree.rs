@@ -129,6 +129,14 @@ fn a_commit_makes_a_server_for_a_stock_client_and_others_leave_its_session_up() 
         (&"client".into(), &"10.9.0.2".into())
     );
     assert_eq!(sessions[0]["cipher"], "AES-256-GCM");
+    let facts = gateway.ask(&["show", "metrics"]);
+    let tunnel = &facts[0]["tunnels"][0];
+    assert_eq!(
+        (&tunnel["protocol"], &tunnel["peer"], &tunnel["state"]),
+        (&"openvpn".into(), &"client".into(), &"up".into()),
+        "{facts}"
+    );
+    assert!(tunnel["received_packets"].as_u64() > Some(0) && tunnel["suite"] == "AES-256-GCM", "{facts}");
     let pushed = gateway.lab.ip("a", "route get 10.99.1.1").expect("a route");
     assert!(pushed.contains(&interface), "{pushed}");
     let complete = |words: &[&str]| {

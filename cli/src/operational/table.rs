@@ -9,7 +9,7 @@ use crate::show_configuration as configuration;
 use crate::show_log::{self as log, Of};
 use crate::{
     advise, explain, explain_wireguard, reload, reset, show, show_bottleneck, show_crypto, show_https,
-    show_machine, show_openvpn, show_qat, show_secgw, show_threads, show_vpn, status, system,
+    show_machine, show_metrics, show_openvpn, show_qat, show_secgw, show_threads, show_vpn, status, system,
 };
 use gateway::openvpn::model::Mode;
 
@@ -205,6 +205,12 @@ pub(super) static TABLE: &[Entry] = &[
         show_https::show,
     )
     .asks("/v1/service/https"),
+    entry(
+        "show metrics",
+        "Show all counters and states as Prometheus reads them (OpenMetrics)",
+        show_metrics::show,
+    )
+    .asks("/v1/facts"),
     entry("show datapath", "Show the stages of the data path, and the drop reasons of each", |_| {
         Ok(show::datapath())
     }),
@@ -357,8 +363,10 @@ pub(super) static TABLE: &[Entry] = &[
     }),
     entry("show version kernel", "Show the release of the kernel", |_| Ok(version::kernel())),
     entry("monitor vpn", "Show the rates of all peers", rates::follow),
-    entry("monitor bottleneck", "Show what limits the speed of each interface", show_bottleneck::follow)
-        .asks("/v1/bottleneck"),
+    entry("monitor bottleneck", "Show what limits the speed of each interface", |request| {
+        Ok(show_bottleneck::follow(request))
+    })
+    .asks("/v1/bottleneck"),
     entry("monitor bandwidth", "Show the rates of all interfaces", bandwidth::follow),
     entry("monitor bandwidth interface NAME", "Show the rates of one interface", bandwidth::follow)
         .arguments(&[ANY]),

@@ -9,6 +9,7 @@ mod https;
 mod ipsec;
 mod location;
 mod machine;
+mod metrics;
 mod openvpn;
 mod pki;
 mod schedule;
@@ -168,6 +169,7 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
         system::CIPHER_PINS,
         machine::NODES,
         https::NODES,
+        metrics::NODES,
         pki::NODES,
         ipsec::GENERAL,
         ipsec::GROUPS,
@@ -219,6 +221,7 @@ fn places() -> impl Iterator<Item = Place> {
         system::INNER,
         machine::INNER,
         https::INNER,
+        metrics::INNER,
         pki::INNER,
         ipsec::INNER,
     ]

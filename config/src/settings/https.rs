@@ -63,7 +63,8 @@ impl Reader {
         let rest = api.at(&["rest"]);
         let keys = self.api_keys(api);
         let listen = self.listen(tree);
-        let certificate = self.server_certificate(root, tree);
+        let certificate =
+            self.server_certificate(root, tree.at(&["certificates"]), "service https certificates");
         let generated = tree.at(&["certificates", "system-generated-certificate"]);
         let lifetime_days = set_or_default(
             generated.unwrap_or(&Tree::default()),
@@ -160,17 +161,21 @@ impl Reader {
     }
 
     /// The certificate, if one is named; an error, which is reported, if something is wrong with it.
-    fn server_certificate(&mut self, root: &Tree, tree: &Tree) -> Result<Option<ServerCertificate>, ()> {
-        const PATH: &str = "service https certificates";
-        let Some(names) = tree.at(&["certificates"]) else { return Ok(None) };
+    pub(super) fn server_certificate(
+        &mut self,
+        root: &Tree,
+        names: Option<&Tree>,
+        path: &str,
+    ) -> Result<Option<ServerCertificate>, ()> {
+        let Some(names) = names else { return Ok(None) };
         let Some(name) = names.value("certificate") else {
             if names.has("ca-certificate") {
-                self.warn(format!("{PATH} ca-certificate has no effect without: {PATH} certificate NAME"));
+                self.warn(format!("{path} ca-certificate has no effect without: {path} certificate NAME"));
             }
             return Ok(None);
         };
         let reference = |word: &str, kind, name, location: Location| Reference {
-            from: format!("{PATH} {word}"),
+            from: format!("{path} {word}"),
             location,
             kind,
             name,
@@ -188,7 +193,7 @@ impl Reader {
 }
 
 /// The clients that may connect; nothing for all.
-fn clients(tree: &Tree) -> Vec<IpNet> {
+pub(super) fn clients(tree: &Tree) -> Vec<IpNet> {
     let texts = tree.at(&["allow-client"]).map(|clients| clients.values("address")).unwrap_or_default();
     let prefix = |text: &str| text.parse().or_else(|_| text.parse().map(IpAddr::into)).ok();
     texts.into_iter().filter_map(prefix).collect()

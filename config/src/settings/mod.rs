@@ -5,6 +5,7 @@ mod hints;
 pub mod https;
 pub mod ipsec;
 pub mod machine;
+pub mod metrics;
 pub mod openvpn;
 mod pki;
 mod reference;
@@ -18,6 +19,7 @@ pub use https::Https;
 pub use ipsec::IpSec;
 pub(crate) use ipsec::is_served;
 pub use machine::Machine;
+pub use metrics::{Metrics, MetricsPeers, MetricsTls};
 pub use openvpn::OpenVpn;
 pub use secgw::Secgw;
 pub use system::Crypto;
@@ -49,6 +51,8 @@ pub struct Settings {
     pub machine: Machine,
     /// The API for other machines, if there is one.
     pub https: Option<Https>,
+    /// Counters and states for Prometheus, if they are served.
+    pub metrics: Option<Metrics>,
     /// Whether it is meant that nothing is served.
     pub allows_empty: bool,
     /// Whether what tunnels protect is open once the gateway was stopped.
@@ -67,6 +71,7 @@ impl Settings {
             && self.ipsec.peers.is_empty()
             && self.machine.is_empty()
             && self.https.is_none()
+            && self.metrics.is_none()
     }
 
     /// Reads the settings out of a tree.
@@ -96,6 +101,7 @@ impl Settings {
         reader.peers_of_secgws(tree, &mut settings);
         settings.machine = reader.machine(tree);
         settings.https = reader.https(tree);
+        settings.metrics = reader.metrics(tree);
         reader.hints(&settings);
         reader.notes(tree);
         if reader.errors.is_empty() { Ok((settings, reader.warnings)) } else { Err(reader.errors) }

@@ -1,8 +1,8 @@
 //! What limits the speed of interfaces, and what it is concluded from.
 
+use super::Shown;
 use super::model::{Bottlenecks, StageTime, Stages};
-use super::{Shown, read_drops, read_offloads, read_workers, threads};
-use crate::bottleneck::{Facts, Processors, diagnose};
+use crate::bottleneck::{Processors, Reading, diagnose};
 use crate::datapath::stage_times::StageTimes;
 use crate::tunnel_interface::Counters;
 use axum::Json;
@@ -19,9 +19,18 @@ pub(super) async fn stages(State(shown): State<Shown>) -> Json<Stages> {
 }
 
 pub(super) async fn bottleneck(State(shown): State<Shown>) -> Json<Bottlenecks> {
-    let before = facts(&shown);
+    // Not on the thread of signals and commits: the kernel is asked, too.
+    let read = || {
+        let shown = shown.clone();
+        tokio::task::spawn_blocking(move || reading(&shown))
+    };
+    let before = read().await;
     tokio::time::sleep(WATCHED).await;
-    Json(Bottlenecks { bottlenecks: diagnose(&before, &facts(&shown)) })
+    let after = read().await;
+    // A reading fails only when the daemon ends.
+    let readings = before.ok().zip(after.ok());
+    let bottlenecks = readings.map(|(before, after)| diagnose(&before, &after)).unwrap_or_default();
+    Json(Bottlenecks { bottlenecks })
 }
 
 fn read_stages(shown: &Shown) -> Vec<StageTime> {
@@ -44,16 +53,16 @@ fn read(interface: &str, direction: &str, times: &StageTimes) -> Vec<StageTime> 
     times.read().map(stage).collect()
 }
 
-fn facts(shown: &Shown) -> Facts {
-    let threads = threads::read(shown);
-    Facts {
+fn reading(shown: &Shown) -> Reading {
+    let threads = shown.threads();
+    Reading {
         at: Instant::now(),
         threads: threads.threads,
         handoffs: threads.handoffs,
-        workers: read_workers(shown),
+        workers: shown.workers().workers,
         stages: read_stages(shown),
-        drops: read_drops(shown),
-        offloads: read_offloads(shown),
+        drops: shown.drops().drops,
+        offloads: shown.offloads().offloads,
         pinned: shown.engines.rules().pinned.keys().cloned().collect(),
         processors: Processors::read(Path::new("/proc/stat")),
     }

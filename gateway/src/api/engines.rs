@@ -10,8 +10,8 @@ use crypto::choice::{
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
-/// The engines, the choice between them, and their events.
-pub fn show(choice: &Choice) -> Crypto {
+/// The engines, those that are here first.
+pub(super) fn engines(choice: &Choice) -> Vec<CryptoEngine> {
     let present = (0..choice.engines().len()).map(|index| engine(choice, index));
     let absent = choice.absent().iter().map(|(name, reason)| CryptoEngine {
         name: (*name).to_owned(),
@@ -24,13 +24,18 @@ pub fn show(choice: &Choice) -> Crypto {
         sealed: None,
         opened: None,
     });
+    present.chain(absent).collect()
+}
+
+/// The engines, the choice between them, and their events.
+pub fn show(choice: &Choice) -> Crypto {
     let events = choice.events().into_iter().map(|event| CryptoEvent {
         at: event.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
         engine: event.engine.to_owned(),
         what: describe(&event.what),
     });
     Crypto {
-        engines: present.chain(absent).collect(),
+        engines: engines(choice),
         ciphers: choice.rows().iter().map(|(subject, row)| cipher(choice, *subject, row)).collect(),
         events: events.collect(),
     }

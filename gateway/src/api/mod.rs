@@ -8,6 +8,7 @@
 //! GET /v1/configuration/revisions      POST /v1/configuration/confirm
 //! GET /v1/configuration/revisions/N    POST /v1/configuration/saved
 //! GET PUT PATCH /v1/configuration/tree GET /v1/openapi.json
+//! GET /v1/facts
 //! ```
 //!
 //! The requests of a protocol are in its folder: `api.rs`, with the answers in `model.rs`.
@@ -30,6 +31,7 @@ pub(crate) mod words;
 pub use engines::{describe as describe_engine_event, show as show_crypto};
 pub use log::Keeper as LogKeeper;
 
+use crate::facts::{self, Latest};
 use crate::host::HeldReader;
 use crate::service::View;
 use crate::tunnel_interface::{Counters, Drops, Tallies};
@@ -63,12 +65,14 @@ pub struct Shown {
     held: Arc<OnceLock<HeldReader>>,
     engines: Arc<Choice>,
     itself: Arc<status::Itself>,
+    latest: Arc<Latest>,
 }
 
 impl Shown {
     /// Shows these services.
     pub fn new(engines: Arc<Choice>, services: Vec<Arc<dyn View>>) -> Self {
-        Self { services, held: Arc::default(), engines, itself: Arc::new(status::Itself::new()) }
+        let itself = Arc::new(status::Itself::new());
+        Self { services, held: Arc::default(), engines, itself, latest: Arc::default() }
     }
 
     /// Sets the reader of the counters of our nftables rules.
@@ -78,6 +82,45 @@ impl Shown {
 
     fn interfaces(&self) -> impl Iterator<Item = Arc<dyn Counters>> + '_ {
         self.services.iter().flat_map(|service| service.interfaces())
+    }
+
+    pub(crate) fn services(&self) -> &[Arc<dyn View>] {
+        &self.services
+    }
+
+    /// The latest snapshot of facts.
+    pub(crate) fn latest(&self) -> &Latest {
+        &self.latest
+    }
+
+    pub(crate) fn drops(&self) -> model::Drops {
+        let mut drops = Vec::new();
+        for interface in self.interfaces() {
+            drops.extend(show_drops(interface.name(), interface.drops()));
+            drops.extend(kernel::drops(interface.name(), &interface.sockets()));
+        }
+        if let Some(held) = self.held.get() {
+            drops.extend(kernel::held(held.read()));
+        }
+        model::Drops { drops }
+    }
+
+    pub(crate) fn offloads(&self) -> model::Offloads {
+        let of = |interface: Arc<dyn Counters>| show_offloads(interface.name(), interface.offloads());
+        model::Offloads { offloads: self.interfaces().flat_map(of).collect() }
+    }
+
+    pub(crate) fn workers(&self) -> model::Workers {
+        let of = |interface: Arc<dyn Counters>| {
+            let Tallies { outbound, inbound } = interface.tallies().clone();
+            [("out", outbound), ("in", inbound)]
+                .map(|(name, tally)| show_worker(interface.name(), name, &tally))
+        };
+        model::Workers { workers: self.interfaces().flat_map(of).collect() }
+    }
+
+    pub(crate) fn engines(&self) -> Vec<model::CryptoEngine> {
+        engines::engines(&self.engines)
     }
 }
 
@@ -111,6 +154,7 @@ fn router(shown: Shown) -> Router {
         .route("/v1/bottleneck", get(bottleneck::bottleneck))
         .route("/v1/crypto", get(crypto))
         .route(openapi::PLACE, get(openapi::serve))
+        .route("/v1/facts", get(facts::facts))
         .route("/v1/status", get(status::status))
         .route("/v1/reload", post(status::reload))
         .route("/v1/log", get(log::all))
@@ -135,40 +179,15 @@ async fn not_allowed(method: Method, place: Uri) -> Response {
 }
 
 async fn drops(State(shown): State<Shown>) -> Json<model::Drops> {
-    Json(model::Drops { drops: read_drops(&shown) })
-}
-
-fn read_drops(shown: &Shown) -> Vec<model::Drop> {
-    let mut drops = Vec::new();
-    for interface in shown.interfaces() {
-        drops.extend(show_drops(interface.name(), interface.drops()));
-        drops.extend(kernel::drops(interface.name(), &interface.sockets()));
-    }
-    if let Some(held) = shown.held.get() {
-        drops.extend(kernel::held(held.read()));
-    }
-    drops
+    Json(shown.drops())
 }
 
 async fn offloads(State(shown): State<Shown>) -> Json<model::Offloads> {
-    Json(model::Offloads { offloads: read_offloads(&shown) })
-}
-
-fn read_offloads(shown: &Shown) -> Vec<model::Offload> {
-    let of = |interface: Arc<dyn Counters>| show_offloads(interface.name(), interface.offloads());
-    shown.interfaces().flat_map(of).collect()
+    Json(shown.offloads())
 }
 
 async fn workers(State(shown): State<Shown>) -> Json<model::Workers> {
-    Json(model::Workers { workers: read_workers(&shown) })
-}
-
-fn read_workers(shown: &Shown) -> Vec<model::Worker> {
-    let of = |interface: Arc<dyn Counters>| {
-        let Tallies { outbound, inbound } = interface.tallies().clone();
-        [("out", outbound), ("in", inbound)].map(|(name, tally)| show_worker(interface.name(), name, &tally))
-    };
-    shown.interfaces().flat_map(of).collect()
+    Json(shown.workers())
 }
 
 async fn crypto(State(shown): State<Shown>) -> Json<model::Crypto> {

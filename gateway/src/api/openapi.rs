@@ -8,7 +8,7 @@ use super::model::{
 };
 use super::server::TREE;
 use super::typed;
-use crate::{https, ipsec, machine, openvpn, secgw, wireguard};
+use crate::{facts, https, ipsec, machine, openvpn, secgw, wireguard};
 use axum::Json;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -177,6 +177,11 @@ static OPERATIONS: &[Operation] = &[
         .takes::<ipsec::model::Reset>(),
     get::<machine::model::Machine>("/v1/machine", "Settings of the machine that are in force"),
     get::<https::model::Https>("/v1/service/https", "The HTTPS server, its keys by name and its certificate"),
+    get::<https::model::Metrics>("/v1/service/metrics", "Where metrics are, and the certificate"),
+    get::<facts::model::Facts>(
+        "/v1/facts",
+        "A snapshot of all counters and states, made at most once a second",
+    ),
     get::<Crypto>("/v1/crypto", "Crypto engines, their measured cost and the choice"),
     get::<Drops>("/v1/drops", "Lost packets by reason"),
     get::<Offloads>("/v1/offloads", "Offloads of the kernel by interface"),

@@ -93,7 +93,12 @@ impl Shown {
         lock(&self.itself.refused).retain(|path, refused| keep(path, refused));
     }
 
-    fn status(&self) -> Status {
+    /// The revision in force; none in a daemon without a file.
+    pub(crate) fn revision(&self) -> Option<u64> {
+        self.itself.file.get().map(|served| served.ledger.revision())
+    }
+
+    pub(crate) fn status(&self) -> Status {
         let served = self.itself.file.get();
         let configuration = served.map(|served| lock(&served.configuration).clone());
         let undoing = served.and_then(|served| served.ledger.undoing());

@@ -14,16 +14,17 @@ use std::sync::atomic::Ordering;
 const LONGEST: usize = 15;
 
 pub(super) async fn threads(State(shown): State<Shown>) -> Json<Threads> {
-    Json(read(&shown))
+    Json(shown.threads())
 }
 
-/// What they have done so far.
-pub(super) fn read(shown: &Shown) -> Threads {
-    let interfaces: Vec<Arc<dyn Counters>> = shown.interfaces().collect();
-    let names: Vec<&str> = interfaces.iter().map(|interface| interface.name()).collect();
-    let mut threads = of_process(Path::new("/proc/self/task"), &names);
-    threads.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
-    Threads { threads, handoffs: interfaces.iter().filter_map(|it| handoff(&**it)).collect() }
+impl Shown {
+    pub(crate) fn threads(&self) -> Threads {
+        let interfaces: Vec<Arc<dyn Counters>> = self.interfaces().collect();
+        let names: Vec<&str> = interfaces.iter().map(|interface| interface.name()).collect();
+        let mut threads = of_process(Path::new("/proc/self/task"), &names);
+        threads.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
+        Threads { threads, handoffs: interfaces.iter().filter_map(|it| handoff(&**it)).collect() }
+    }
 }
 
 fn handoff(interface: &dyn Counters) -> Option<Handoff> {

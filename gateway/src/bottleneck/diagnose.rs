@@ -1,6 +1,6 @@
 //! From two readings to the limit of each direction of an interface.
 
-use super::Facts;
+use super::Reading;
 use super::host::Shares;
 use super::words::{percent, rate};
 use crate::api::model::{Bottleneck, Drop, Limit, OffloadState, StageShare, StageTime, Thread, Worker};
@@ -29,7 +29,7 @@ const LONGEST: usize = 15;
 const DIRECTIONS: [(&str, &[&str]); 2] = [("out", &["out"]), ("in", &["in", "raw", "tcp"])];
 
 /// What limits each interface in each direction, from a reading and another one some time later.
-pub fn diagnose(before: &Facts, after: &Facts) -> Vec<Bottleneck> {
+pub fn diagnose(before: &Reading, after: &Reading) -> Vec<Bottleneck> {
     let interfaces =
         after.workers.iter().filter(|worker| worker.worker == "out").map(|worker| &worker.interface);
     let seen = interfaces.flat_map(|interface| {
@@ -40,7 +40,7 @@ pub fn diagnose(before: &Facts, after: &Facts) -> Vec<Bottleneck> {
 
 /// What was seen of a direction of an interface.
 struct Seen<'a> {
-    after: &'a Facts,
+    after: &'a Reading,
     interface: &'a str,
     direction: &'static str,
     /// The busiest thread.
@@ -64,8 +64,8 @@ struct Conclusion {
 
 impl<'a> Seen<'a> {
     fn between(
-        before: &'a Facts,
-        after: &'a Facts,
+        before: &'a Reading,
+        after: &'a Reading,
         interface: &'a str,
         direction: &'static str,
         roles: &[&str],
@@ -77,8 +77,8 @@ impl<'a> Seen<'a> {
             .max_by(|one, other| (one.1 + one.2).total_cmp(&(other.1 + other.2)));
         let (thread, load, waited) =
             busiest.unwrap_or_else(|| (format!("{interface} {direction}"), 0.0, 0.0));
-        let worker = |facts: &'a Facts| {
-            facts.workers.iter().find(|worker| worker.interface == interface && worker.worker == direction)
+        let worker = |reading: &'a Reading| {
+            reading.workers.iter().find(|worker| worker.interface == interface && worker.worker == direction)
         };
         let since = |count: fn(&Worker) -> u64| {
             let now = worker(after).map_or(0, count);
@@ -345,10 +345,11 @@ fn threads_of(interface: &str) -> Option<String> {
 }
 
 /// The name of a thread, with the parts of the time that it ran and waited for a processor.
-fn busy(before: &Facts, after: &Facts, name: &str, seconds: f64) -> Option<(String, f64, f64)> {
+fn busy(before: &Reading, after: &Reading, name: &str, seconds: f64) -> Option<(String, f64, f64)> {
     let cut = name.get(..LONGEST).unwrap_or(name);
-    let of = |facts: &Facts, id: Option<u32>| -> Option<Thread> {
-        let mut threads = facts.threads.iter().filter(|it| it.name == cut && id.is_none_or(|id| it.id == id));
+    let of = |reading: &Reading, id: Option<u32>| -> Option<Thread> {
+        let mut threads =
+            reading.threads.iter().filter(|it| it.name == cut && id.is_none_or(|id| it.id == id));
         threads.next().cloned()
     };
     let now = of(after, None)?;
@@ -362,7 +363,7 @@ fn busy(before: &Facts, after: &Facts, name: &str, seconds: f64) -> Option<(Stri
 }
 
 /// What each stage took for a packet of the bursts that were timed meanwhile.
-fn shares(before: &Facts, after: &Facts, interface: &str, direction: &str) -> Vec<StageShare> {
+fn shares(before: &Reading, after: &Reading, interface: &str, direction: &str) -> Vec<StageShare> {
     let is_same = |one: &StageTime, other: &StageTime| {
         (&one.interface, &one.direction, &one.stage) == (&other.interface, &other.direction, &other.stage)
     };
@@ -383,8 +384,8 @@ fn shares(before: &Facts, after: &Facts, interface: &str, direction: &str) -> Ve
 
 /// The packets of a direction that were lost a second, by reason, the most first.
 fn lost<'a>(
-    before: &Facts,
-    after: &'a Facts,
+    before: &Reading,
+    after: &'a Reading,
     interface: &str,
     direction: &str,
     seconds: f64,

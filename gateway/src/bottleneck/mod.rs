@@ -1,7 +1,7 @@
 //! What limits the speed of an interface: two readings of counters that workers and the kernel keep anyway, and one sentence.
 //!
 //! ```text
-//! counters ──> Facts ──┐
+//! counters ──> Reading ──┐
 //!                      ├──> diagnose: limit, evidence, remedy
 //! a second later ──────┘
 //! ```
@@ -20,7 +20,7 @@ use std::time::Instant;
 
 /// What is counted so far.
 #[derive(Debug, Clone)]
-pub struct Facts {
+pub struct Reading {
     /// When it was read.
     pub at: Instant,
     /// The threads that carry packets.

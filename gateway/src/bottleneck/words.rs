@@ -13,7 +13,7 @@ pub(super) fn rate(number: f64, unit: &str) -> String {
         _ if number >= 1e3 => (number / 1e3, "k"),
         _ => return format!("{number:.0} {unit}"),
     };
-    let digits = if number < 10.0 { 1 } else { 0 };
+    let digits = usize::from(number < 10.0);
     format!("{number:.digits$} {prefix}{unit}")
 }
 

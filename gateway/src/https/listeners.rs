@@ -1,4 +1,4 @@
-//! The sockets that the HTTPS server accepts connections on. The daemon binds them, which may do so below port 1024, and keeps
+//! The sockets that the server accepts connections on. The daemon binds them, which may do so below port 1024, and keeps
 //! them: a server that starts again gets the same ones.
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -13,8 +13,9 @@ const WAITING: i32 = 128;
 
 /// Why an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
-#[error("service https: {address} cannot be listened on: {error}\n  fix: {}", fix(error))]
+#[error("service {service}: {address} cannot be listened on: {error}\n  fix: {}", fix(service, error))]
 pub(super) struct ListenError {
+    service: &'static str,
     address: SocketAddr,
     error: io::Error,
 }
@@ -25,15 +26,15 @@ impl ListenError {
     }
 }
 
-fn fix(error: &io::Error) -> &'static str {
+fn fix(service: &str, error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "another program has this port: set service https port 8443, or stop that program (ss -ltnp shows it)"
-        }
+        io::ErrorKind::AddrInUse => format!(
+            "another program has this port: set service {service} port 8443, or stop that program (ss -ltnp shows it)"
+        ),
         io::ErrorKind::PermissionDenied => {
-            "give the daemon CAP_NET_BIND_SERVICE, or set service https port 8443"
+            format!("give the daemon CAP_NET_BIND_SERVICE, or set service {service} port 8443")
         }
-        _ => "set service https listen-address ADDRESS",
+        _ => format!("set service {service} listen-address ADDRESS"),
     }
 }
 
@@ -48,10 +49,10 @@ impl Listeners {
         self.0.len() != before
     }
 
-    /// Binds an address unless it is bound.
-    pub(super) fn bind(&mut self, address: SocketAddr) -> Result<(), ListenError> {
+    /// Binds an address for a service unless it is bound.
+    pub(super) fn bind(&mut self, service: &'static str, address: SocketAddr) -> Result<(), ListenError> {
         if let Entry::Vacant(place) = self.0.entry(address) {
-            place.insert(bind(address).map_err(|error| ListenError { address, error })?);
+            place.insert(bind(address).map_err(|error| ListenError { service, address, error })?);
         }
         Ok(())
     }
@@ -91,17 +92,17 @@ mod tests {
         let taken = std::net::TcpListener::bind("127.77.9.3:0").expect("a port is free");
         let address = taken.local_addr().expect("bound");
         let mut listeners = Listeners::default();
-        let error = listeners.bind(address).expect_err("in use").to_string();
+        let error = listeners.bind("https", address).expect_err("in use").to_string();
         assert!(error.contains("fix: another program has this port"), "{error}");
         drop(taken);
-        listeners.bind(address).expect("free now");
-        listeners.bind(address).expect("bound already");
+        listeners.bind("https", address).expect("free now");
+        listeners.bind("https", address).expect("bound already");
         assert_eq!(listeners.sockets().len(), 1);
         assert!(listeners.keep(|_| false) && !listeners.keep(|_| false));
     }
 
     #[test]
     fn an_address_that_comes_later_is_bound_before() {
-        Listeners::default().bind("192.0.2.77:0".parse().expect("an address")).expect("bound");
+        Listeners::default().bind("https", "192.0.2.77:0".parse().expect("an address")).expect("bound");
     }
 }

@@ -1,4 +1,4 @@
-//! The API for other machines: what of it is the daemon's.
+//! The API for other machines, and metrics: what of them is the daemon's.
 //!
 //! ```text
 //! settings ──> service ──> listening sockets, hashes of keys ══ socket ══> HTTPS server ──> API on the Unix socket
@@ -11,9 +11,10 @@
 mod api;
 mod listeners;
 pub mod model;
+mod parts;
 mod process;
 mod service;
 pub mod wire;
 
+pub use parts::{HttpsService, MetricsService};
 pub use process::{Connection, Process};
-pub use service::HttpsService;

@@ -1,4 +1,4 @@
-//! The answers of the API about the HTTPS server.
+//! The answers of the API about the server of HTTPS and metrics.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,21 @@ pub struct Https {
     /// The names of the keys.
     pub keys: Vec<String>,
     /// SHA-256 of the certificate, in hexadecimal.
+    pub fingerprint: Option<String>,
+    /// Why nothing is answered, if so.
+    pub problem: Option<String>,
+}
+
+/// `GET /v1/service/metrics`
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq, Eq)]
+pub struct Metrics {
+    /// Whether requests are answered.
+    pub is_served: bool,
+    /// Where connections are accepted.
+    pub addresses: Vec<String>,
+    /// Whether clients must send a token.
+    pub has_token: bool,
+    /// SHA-256 of the certificate, in hexadecimal; none if connections are not secured.
     pub fingerprint: Option<String>,
     /// Why nothing is answered, if so.
     pub problem: Option<String>,

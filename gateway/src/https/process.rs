@@ -2,7 +2,7 @@
 //!
 //! A server that starts again says so, and gets the latest orders.
 
-use super::wire::{LONGEST, MOST_SOCKETS, Orders, Report, Service};
+use super::wire::{LONGEST, MOST_SOCKETS, Metrics, Orders, PartReport, Report, Service};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -33,7 +33,7 @@ pub enum Connection {
 #[derive(Debug, thiserror::Error)]
 pub enum OrderError {
     /// There is no server.
-    #[error("no process serves the API over HTTPS\n  fix: start the daemon without --no-https")]
+    #[error("no process serves the API over HTTPS and metrics\n  fix: start the daemon without --no-https")]
     Off,
     /// The socket cannot be used.
     #[error("the HTTPS server cannot be reached: {0}\n  fix: restart the daemon")]
@@ -45,16 +45,37 @@ pub enum OrderError {
     #[error("the HTTPS server does not answer\n  fix: see its messages in the log of the daemon")]
     Silent,
     /// It cannot carry them out.
-    #[error("service https: {0}")]
-    Refused(String),
+    #[error("service {0}: {1}")]
+    Refused(&'static str, String),
 }
 
-/// The HTTPS server, as the daemon sees it.
+/// The server, as the daemon sees it.
 #[derive(Default)]
 pub struct Process {
     connection: Connection,
     link: Option<Link>,
     number: u64,
+    api: Part<Service>,
+    metrics: Part<Metrics>,
+}
+
+/// A part of what the server is to do, with its listening sockets.
+struct Part<T> {
+    wanted: Option<T>,
+    sockets: Vec<OwnedFd>,
+}
+
+impl<T> Default for Part<T> {
+    fn default() -> Self {
+        Self { wanted: None, sockets: Vec::new() }
+    }
+}
+
+impl<T> Part<T> {
+    fn new(wanted: Option<T>, sockets: &[BorrowedFd<'_>]) -> Result<Self, OrderError> {
+        let copies: io::Result<Vec<OwnedFd>> = sockets.iter().map(BorrowedFd::try_clone_to_owned).collect();
+        Ok(Self { wanted, sockets: copies.map_err(OrderError::Unreachable)? })
+    }
 }
 
 /// The socket, once it is used.
@@ -76,52 +97,71 @@ impl Process {
         Self { connection, ..Self::default() }
     }
 
-    /// Has the server serve this, with these sockets; or nothing. The fingerprint of its certificate.
+    /// Has the server serve this API, with these sockets; or none. The fingerprint of its certificate.
     pub async fn order(
         &mut self,
         service: Option<Service>,
         sockets: &[BorrowedFd<'_>],
     ) -> Result<Option<String>, OrderError> {
-        if matches!((&self.connection, &service, &self.link), (Connection::Off, None, _) | (_, None, None)) {
+        self.api = Part::new(service, sockets)?;
+        let report = self.send("https").await?.map(|report| report.api);
+        outcome("https", self.api.wanted.as_ref().and(report))
+    }
+
+    /// Has the server serve these metrics, with these sockets; or none. The fingerprint of its certificate, if it has one.
+    pub async fn order_metrics(
+        &mut self,
+        metrics: Option<Metrics>,
+        sockets: &[BorrowedFd<'_>],
+    ) -> Result<Option<String>, OrderError> {
+        self.metrics = Part::new(metrics, sockets)?;
+        let report = self.send("metrics").await?.map(|report| report.metrics);
+        outcome("metrics", self.metrics.wanted.as_ref().and(report))
+    }
+
+    /// Sends all orders, those of `part` being new. The report, unless all is off: then there is none.
+    async fn send(&mut self, part: &'static str) -> Result<Option<Report>, OrderError> {
+        let is_off = self.api.wanted.is_none() && self.metrics.wanted.is_none();
+        if is_off && self.link.is_none() {
             return Ok(None);
         }
         self.number += 1;
-        let (number, is_end) = (self.number, service.is_none());
+        let number = self.number;
         let mut line = Zeroizing::new(Vec::with_capacity(LONGEST));
-        serde_json::to_writer(&mut *line, &Orders { number, service })
-            .map_err(|error| OrderError::Unreachable(error.into()))?;
+        let orders =
+            Orders { number, service: self.api.wanted.clone(), metrics: self.metrics.wanted.clone() };
+        serde_json::to_writer(&mut *line, &orders).map_err(|error| OrderError::Unreachable(error.into()))?;
+        drop(orders);
         line.push(b'\n');
         if line.len() > LONGEST {
-            return Err(OrderError::Refused(format!(
-                "keys and certificates are longer than {LONGEST} bytes"
-            )));
+            let why = format!("keys and certificates are longer than {LONGEST} bytes");
+            return Err(OrderError::Refused(part, why));
         }
-        if sockets.len() > MOST_SOCKETS {
-            return Err(OrderError::Refused(format!(
-                "more than {MOST_SOCKETS} addresses cannot be listened on\n  fix: set service https listen-address ::, or name fewer"
-            )));
+        let sockets = self.api.sockets.iter().chain(&self.metrics.sockets);
+        let copies: io::Result<Vec<OwnedFd>> = sockets.map(OwnedFd::try_clone).collect();
+        let copies = copies.map_err(OrderError::Unreachable)?;
+        if copies.len() > MOST_SOCKETS {
+            let why = format!(
+                "more than {MOST_SOCKETS} addresses cannot be listened on\n  fix: set service {part} listen-address ::, or name fewer"
+            );
+            return Err(OrderError::Refused(part, why));
         }
         let link = self.link()?;
-        let copies: io::Result<Vec<OwnedFd>> = sockets.iter().map(BorrowedFd::try_clone_to_owned).collect();
         let mut latest = link.latest.lock().await;
         latest.line = line;
-        latest.sockets = copies.map_err(OrderError::Unreachable)?;
+        latest.sockets = copies;
         timeout(PATIENCE, latest.send())
             .await
             .map_err(|_| OrderError::Silent)?
             .map_err(OrderError::Unreachable)?;
         drop(latest);
-        if is_end {
+        if is_off {
             return Ok(None);
         }
         let reported = link.reports.wait_for(|report| report.number == number);
         let report = timeout(PATIENCE, reported).await.map_err(|_| OrderError::Silent)?;
-        let report =
-            report.map_err(|_| OrderError::Unreachable(io::ErrorKind::UnexpectedEof.into()))?.clone();
-        match report.error {
-            Some(error) => Err(OrderError::Refused(error)),
-            None => Ok(report.fingerprint),
-        }
+        let report = report.map_err(|_| OrderError::Unreachable(io::ErrorKind::UnexpectedEof.into()))?;
+        Ok(Some(report.clone()))
     }
 
     /// Whether the server and its supervisor have ended: nothing can start them again.
@@ -129,9 +169,19 @@ impl Process {
         self.link.as_ref().is_some_and(|link| link.reports.has_changed().is_err())
     }
 
-    /// The fingerprint of the certificate that the server has reported last: it renews its own.
+    /// Closes the sockets of a server that has ended: clients of sockets that no process accepts from would wait.
+    pub fn let_go(&mut self) {
+        (self.api, self.metrics) = (Part::default(), Part::default());
+    }
+
+    /// The fingerprint of the certificate of the API that the server has reported last: it renews its own.
     pub fn fingerprint(&self) -> Option<String> {
-        self.link.as_ref().and_then(|link| link.reports.borrow().fingerprint.clone())
+        self.link.as_ref().and_then(|link| link.reports.borrow().api.fingerprint.clone())
+    }
+
+    /// The same of metrics.
+    pub fn metrics_fingerprint(&self) -> Option<String> {
+        self.link.as_ref().and_then(|link| link.reports.borrow().metrics.fingerprint.clone())
     }
 
     fn link(&mut self) -> Result<&mut Link, OrderError> {
@@ -143,6 +193,12 @@ impl Process {
         }
         Ok(self.link.as_mut().expect("made above"))
     }
+}
+
+/// What the server has reported of a part; nothing if that part is off.
+fn outcome(part: &'static str, report: Option<PartReport>) -> Result<Option<String>, OrderError> {
+    let Some(PartReport { fingerprint, error }) = report else { return Ok(None) };
+    error.map_or(Ok(fingerprint), |error| Err(OrderError::Refused(part, error)))
 }
 
 impl Link {

@@ -1,4 +1,4 @@
-//! Keeps the HTTPS server what the configuration says.
+//! Keeps what the server serves what the configuration says: the API, or metrics.
 //!
 //! ```text
 //! carry out  what is no longer listened on is closed, what is new is bound; the server gets sockets, keys, certificate
@@ -10,21 +10,24 @@ use super::api::Shown;
 use super::listeners::{ListenError, Listeners};
 use super::model;
 use super::process::{OrderError, Process};
-use super::wire::{self, Service as Wanted};
+use super::wire::{self, Listener};
 use crate::host::wants::Wants;
 use crate::service::{
     Context, Phase, Planned as Plan, Policy, Refusal, Requirements, Service, Step, View, Work,
 };
 use base64ct::{Base64, Encoding};
-use config::settings::Https;
+use config::settings::https::ServerCertificate;
 use config::{Path, Settings};
 use crypto::SecretBytes;
 use crypto::random::System;
+use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
+use zeroize::Zeroizing;
 
 /// Bytes of the salt of keys.
 const SALT: usize = 32;
@@ -33,33 +36,77 @@ const SALT: usize = 32;
 const TRIES: usize = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The API for other machines.
-#[derive(Default)]
-pub struct HttpsService {
+/// A part of what the server serves.
+pub trait Part: Default + 'static {
+    /// Its settings.
+    type Settings: PartialEq + 'static;
+    /// Its word below `service`.
+    const NAME: &'static str;
+    /// What the log calls it.
+    const ABOUT: &'static str;
+    /// Its place in the API of the daemon.
+    const PLACE: &'static str;
+
+    /// Whether it is configured.
+    fn is_wanted(settings: &Settings) -> bool;
+    /// Takes its settings, if it is configured.
+    fn take(settings: &mut Settings) -> Option<Self::Settings>;
+    /// Where it listens.
+    fn listen(settings: &Self::Settings) -> &BTreeMap<SocketAddr, Vec<IpNet>>;
+    /// The names of its keys.
+    fn keys(settings: &Self::Settings) -> Vec<String>;
+    /// Has the server serve it on these sockets, or not at all. The fingerprint of its certificate.
+    fn order<'a>(
+        process: &'a mut Process,
+        wanted: Option<(&'a Self::Settings, Vec<Listener>)>,
+        salt: &'a SecretBytes,
+        sockets: Vec<BorrowedFd<'a>>,
+    ) -> Work<'a, Result<Option<String>, OrderError>>;
+    /// The fingerprint of its certificate that the server has reported last.
+    fn fingerprint(process: &Process) -> Option<String>;
+    /// What the API says of it.
+    fn answer(shown: model::Https) -> axum::response::Response;
+}
+
+/// A part of what the server serves, as the daemon keeps it.
+pub struct ServedPart<P: Part> {
     /// What is served.
-    served: Option<Arc<Https>>,
-    planned: Option<Planned>,
+    served: Option<Arc<P::Settings>>,
+    planned: Option<Planned<P>>,
     /// Whether it could not be undone.
     is_waiting: bool,
     listeners: Listeners,
     /// The salt, which is new with each start.
-    salt: Option<SecretBytes>,
-    shown: Shown,
+    salt: SecretBytes,
+    shown: Shown<P>,
 }
 
 /// A change that is planned.
-struct Planned {
-    wanted: Option<Arc<Https>>,
+struct Planned<P: Part> {
+    wanted: Option<Arc<P::Settings>>,
     /// What was served before.
-    before: Option<Arc<Https>>,
+    before: Option<Arc<P::Settings>>,
     /// Whether it was begun.
     is_begun: bool,
 }
 
-impl Service for HttpsService {
+impl<P: Part> Default for ServedPart<P> {
+    fn default() -> Self {
+        Self {
+            served: None,
+            planned: None,
+            is_waiting: false,
+            listeners: Listeners::default(),
+            salt: SecretBytes::random(SALT, &mut System::default()),
+            shown: Shown::default(),
+        }
+    }
+}
+
+impl<P: Part> Service for ServedPart<P> {
     fn requirements(&self, settings: &Settings) -> Requirements {
-        let count = usize::from(settings.https.is_some());
-        Requirements { served: vec![(count, "API over HTTPS")], ..Requirements::default() }
+        let count = usize::from(P::is_wanted(settings));
+        Requirements { served: vec![(count, P::ABOUT)], ..Requirements::default() }
     }
 
     fn wants(&self, _: &Settings) -> BTreeMap<String, Wants> {
@@ -67,11 +114,11 @@ impl Service for HttpsService {
     }
 
     fn plan<'a>(&'a mut self, settings: &'a mut Settings, _: &'a Context) -> Work<'a, Plan> {
-        let wanted = settings.https.take().map(Arc::new);
+        let wanted = P::take(settings).map(Arc::new);
         let mut plan = Plan::default();
         if wanted != self.served || self.is_waiting {
             let phase = if wanted.is_none() { Phase::Remove } else { Phase::Switch };
-            plan.steps.push(Step { path: path(), phase, frees: Vec::new(), needs: Vec::new() });
+            plan.steps.push(Step { path: path::<P>(), phase, frees: Vec::new(), needs: Vec::new() });
             self.planned = Some(Planned { wanted, before: self.served.clone(), is_begun: false });
         }
         Box::pin(std::future::ready(plan))
@@ -107,7 +154,7 @@ impl Service for HttpsService {
             if self.is_waiting {
                 let served = self.served.clone();
                 match self.serve(served.as_deref(), context).await {
-                    Ok(()) => tracing::info!("service https is in force"),
+                    Ok(()) => tracing::info!("service {} is in force", P::NAME),
                     Err(error) => tracing::debug!("{error}"),
                 }
             }
@@ -115,7 +162,7 @@ impl Service for HttpsService {
     }
 
     fn pending(&self) -> BTreeSet<Path> {
-        self.is_waiting.then(path).into_iter().collect()
+        self.is_waiting.then(path::<P>).into_iter().collect()
     }
 
     fn serves(&self) -> bool {
@@ -133,11 +180,11 @@ impl Service for HttpsService {
     fn stop(&mut self) {}
 }
 
-fn path() -> Path {
-    Path::new(["service", "https"])
+fn path<P: Part>() -> Path {
+    Path::new(["service", P::NAME])
 }
 
-impl HttpsService {
+impl<P: Part> ServedPart<P> {
     /// Notes that the server has another certificate, or that it has ended.
     fn follow(&mut self, process: &Process) {
         if self.is_waiting || self.served.is_none() {
@@ -148,91 +195,99 @@ impl HttpsService {
             tracing::error!("{}", OrderError::Ended);
             return;
         }
-        if let Some(fingerprint) = process.fingerprint()
+        if let Some(fingerprint) = P::fingerprint(process)
             && self.shown.renew(&fingerprint)
         {
-            tracing::info!("API over HTTPS has a new certificate, SHA-256 {fingerprint}");
+            tracing::info!("{} has a new certificate, SHA-256 {fingerprint}", P::ABOUT);
         }
     }
 
     /// Has the server do what is wanted.
-    async fn serve(&mut self, wanted: Option<&Https>, context: &Context) -> Result<(), Refusal> {
+    async fn serve(&mut self, wanted: Option<&P::Settings>, context: &Context) -> Result<(), Refusal> {
         let outcome = self.order(wanted, context).await;
         let is_served = outcome.is_ok() && wanted.is_some();
         self.is_waiting = outcome.is_err();
         self.shown.show(model::Https {
             is_served,
             addresses: self.listeners.addresses().map(|it| it.to_string()).collect(),
-            keys: wanted.iter().flat_map(|it| it.keys.keys().cloned()).collect(),
+            keys: wanted.map(P::keys).unwrap_or_default(),
             fingerprint: outcome.as_ref().ok().cloned().flatten(),
             problem: outcome.as_ref().err().map(ToString::to_string),
         });
         let fingerprint = outcome?;
         if is_served {
             let addresses: Vec<String> = self.listeners.addresses().map(|it| it.to_string()).collect();
-            let fingerprint = fingerprint.unwrap_or_default();
-            tracing::info!("API over HTTPS at {}, certificate SHA-256 {fingerprint}", addresses.join(", "));
+            let certificate = fingerprint.map(|it| format!(", certificate SHA-256 {it}")).unwrap_or_default();
+            tracing::info!("{} at {}{certificate}", P::ABOUT, addresses.join(", "));
         }
         Ok(())
     }
 
-    async fn order(&mut self, wanted: Option<&Https>, context: &Context) -> Result<Option<String>, Refusal> {
+    async fn order(
+        &mut self,
+        wanted: Option<&P::Settings>,
+        context: &Context,
+    ) -> Result<Option<String>, Refusal> {
         let refused = |error| Refusal::new(error, false);
         let mut process = context.https.lock().await;
         if process.has_ended() {
-            // Clients of a socket that no process accepts from would wait.
             self.listeners.keep(|_| false);
+            process.let_go();
             return if wanted.is_some() { Err(refused(OrderError::Ended)) } else { Ok(None) };
         }
-        let is_kept = |address: &SocketAddr| wanted.is_some_and(|it| it.listen.contains_key(address));
+        let is_kept = |address: &SocketAddr| wanted.is_some_and(|it| P::listen(it).contains_key(address));
         if self.listeners.keep(is_kept) || wanted.is_none() {
             // The server lets go of them, too: one for all addresses keeps one for a single address from being bound.
             let before = self.served.clone();
-            let rest = before.filter(|_| wanted.is_some()).map(|before| self.wire(&before));
-            process.order(rest, &self.listeners.sockets()).await.map_err(refused)?;
+            let rest = before.as_deref().filter(|_| wanted.is_some());
+            self.tell(&mut process, rest).await.map_err(refused)?;
         }
         let Some(wanted) = wanted else { return Ok(None) };
-        for address in wanted.listen.keys() {
+        for address in P::listen(wanted).keys() {
             self.bind(*address).await.map_err(|error| Refusal::new(error, false))?;
         }
-        let service = self.wire(wanted);
-        process.order(Some(service), &self.listeners.sockets()).await.map_err(refused)
+        self.tell(&mut process, Some(wanted)).await.map_err(refused)
     }
 
     /// Binds an address. The server of a daemon that was killed may have it for a moment.
     async fn bind(&mut self, address: SocketAddr) -> Result<(), ListenError> {
         for _ in 0..TRIES {
-            match self.listeners.bind(address) {
+            match self.listeners.bind(P::NAME, address) {
                 Err(error) if error.is_in_use() => sleep(PAUSE).await,
                 bound => return bound,
             }
         }
-        self.listeners.bind(address)
+        self.listeners.bind(P::NAME, address)
     }
 
-    /// What the server is told, for the sockets that are bound.
-    fn wire(&mut self, https: &Https) -> Wanted {
-        let salt = self.salt.get_or_insert_with(|| SecretBytes::random(SALT, &mut System::default()));
-        let hash = |key: &SecretBytes| Base64::encode_string(&wire::hash(salt.expose(), key.expose()));
-        let listener = |address: SocketAddr| wire::Listener {
-            address,
-            clients: https.listen.get(&address).into_iter().flatten().map(ToString::to_string).collect(),
+    /// Tells the server what to serve on the sockets that are bound.
+    async fn tell(
+        &self,
+        process: &mut Process,
+        wanted: Option<&P::Settings>,
+    ) -> Result<Option<String>, OrderError> {
+        let clients = |settings: &P::Settings, address: SocketAddr| {
+            P::listen(settings).get(&address).into_iter().flatten().map(ToString::to_string).collect()
         };
-        Wanted {
-            listeners: self.listeners.addresses().map(listener).collect(),
-            salt: Base64::encode_string(salt.expose()),
-            keys: https.keys.iter().map(|(id, key)| wire::Key { id: id.clone(), hash: hash(key) }).collect(),
-            certificate: https.certificate.as_ref().map(|it| wire::Certificate {
-                chain: it.chain.iter().map(|one| Base64::encode_string(one)).collect(),
-                private_key: zeroize::Zeroizing::new(Base64::encode_string(it.private_key.expose()))
-                    .as_str()
-                    .into(),
-            }),
-            lifetime_days: https.lifetime_days,
-            names: https.names.clone(),
-            tls12: https.versions.tls12,
-            tls13: https.versions.tls13,
-            is_strict: https.is_strict,
-        }
+        let wanted = wanted.map(|settings| {
+            let addresses = self.listeners.addresses();
+            let listeners =
+                addresses.map(|address| Listener { address, clients: clients(settings, address) });
+            (settings, listeners.collect())
+        });
+        P::order(process, wanted, &self.salt, self.listeners.sockets()).await
+    }
+}
+
+/// The salted hash of a key, as the server has it.
+pub(super) fn hash(salt: &SecretBytes, key: &SecretBytes) -> String {
+    Base64::encode_string(&wire::hash(salt.expose(), key.expose()))
+}
+
+/// A certificate with its key, as the server has it.
+pub(super) fn certificate(certificate: &ServerCertificate) -> wire::Certificate {
+    wire::Certificate {
+        chain: certificate.chain.iter().map(|one| Base64::encode_string(one)).collect(),
+        private_key: Zeroizing::new(Base64::encode_string(certificate.private_key.expose())).as_str().into(),
     }
 }

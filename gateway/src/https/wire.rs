@@ -1,4 +1,4 @@
-//! The messages between the daemon and the HTTPS server: one line of JSON each. Listening sockets go with the line that has
+//! The messages between the daemon and the server: one line of JSON each. Listening sockets go with the line that has
 //! their addresses.
 
 use crate::api::model::SecretText;
@@ -15,11 +15,14 @@ pub const MOST_SOCKETS: usize = 64;
 pub struct Orders {
     /// Comes back in the report.
     pub number: u64,
-    /// The service; none if the server is to end.
+    /// The API; none if it is off. The server ends when all is off.
     pub service: Option<Service>,
+    /// Metrics; none if they are off. Their sockets follow those of the API.
+    #[serde(default)]
+    pub metrics: Option<Metrics>,
 }
 
-/// The service.
+/// The API.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct Service {
     /// In the order of their sockets.
@@ -40,6 +43,42 @@ pub struct Service {
     pub tls13: bool,
     /// A request to delete what does not exist is refused.
     pub is_strict: bool,
+}
+
+/// Counters and states for Prometheus.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Metrics {
+    /// In the order of their sockets.
+    pub listeners: Vec<Listener>,
+    /// Mixed into the hash of the token, in base64.
+    pub salt: String,
+    /// What clients must send: SHA-256 of the salt and the token, in base64.
+    pub token: Option<String>,
+    /// HTTPS instead of HTTP.
+    pub tls: Option<MetricsTls>,
+    /// Which peers have metrics of their own.
+    pub peers: Peers,
+    /// The names of other WireGuard exporters are there too.
+    pub wireguard_names: bool,
+}
+
+/// How connections for metrics are secured.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct MetricsTls {
+    /// The certificate; without one, the server signs its own.
+    pub certificate: Option<Certificate>,
+}
+
+/// Peers that have metrics of their own.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, PartialEq, Eq)]
+pub enum Peers {
+    /// All.
+    #[default]
+    All,
+    /// Those that are down.
+    DownOnly,
+    /// None.
+    Off,
 }
 
 /// Where connections are accepted.
@@ -74,6 +113,16 @@ pub struct Certificate {
 pub struct Report {
     /// Which orders it is about; 0 when it has started and has none.
     pub number: u64,
+    /// About the API.
+    pub api: PartReport,
+    /// About metrics.
+    #[serde(default)]
+    pub metrics: PartReport,
+}
+
+/// A report about one part of the server.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
+pub struct PartReport {
     /// SHA-256 of the certificate, in hexadecimal.
     pub fingerprint: Option<String>,
     /// Why the orders are not carried out; then the earlier ones are in force.

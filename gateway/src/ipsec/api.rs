@@ -5,8 +5,10 @@
 //! ```
 
 use super::handle::IkeHandle;
-use super::{Gateway, model};
+use super::{Gateway, facts, model};
 use crate::api::server::unreadable;
+use crate::clock::Clock;
+use crate::facts::Tunnels;
 use crate::service::View;
 use crate::tunnel_interface::Counters;
 use arc_swap::ArcSwapOption;
@@ -37,6 +39,14 @@ impl Peers {
         Self { ike: Some(ike), ..Self::default() }
     }
 
+    async fn peers(&self) -> Vec<model::IpsecPeer> {
+        match (self.gateway.load_full(), &self.ike) {
+            (Some(gateway), _) => gateway.status().await,
+            (None, Some(ike)) => ike.status().await,
+            (None, None) => Vec::new(),
+        }
+    }
+
     /// Shows the peers of this gateway, or none.
     pub fn show(&self, gateway: Option<Arc<Gateway>>) {
         self.gateway.store(gateway);
@@ -54,15 +64,14 @@ impl View for Peers {
             .route("/v1/vpn/ipsec/reset", post(reset))
             .with_state(self.clone())
     }
+
+    fn tunnels(&self) -> Tunnels<'_> {
+        Box::pin(async { facts::tunnels(&self.peers().await, Clock.now().wall.as_secs()) })
+    }
 }
 
 async fn ipsec(State(shown): State<Peers>) -> Json<model::Ipsec> {
-    let peers = match (shown.gateway.load_full(), &shown.ike) {
-        (Some(gateway), _) => gateway.status().await,
-        (None, Some(ike)) => ike.status().await,
-        (None, None) => Vec::new(),
-    };
-    Json(model::Ipsec { peers, is_absent: shown.is_absent })
+    Json(model::Ipsec { peers: shown.peers().await, is_absent: shown.is_absent })
 }
 
 async fn reset(

@@ -12,6 +12,7 @@
 pub mod api;
 pub mod connections;
 pub mod explain;
+mod facts;
 pub mod gateway;
 pub mod handle;
 mod identity;

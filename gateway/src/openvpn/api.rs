@@ -5,13 +5,14 @@
 //! ```
 
 use super::control_thread::{Session, Snapshot};
-use super::explain;
 use super::interface::Interface;
 use super::model::{self, Mode, Transport};
 use super::served::{Failure, Served};
+use super::{explain, facts};
 use crate::api::server::unreadable;
 use crate::by_name::ByName;
 use crate::clock::Clock;
+use crate::facts::Tunnels;
 use crate::host::netlink::Netlink;
 use crate::service::View;
 use crate::tunnel_interface::Counters;
@@ -71,6 +72,17 @@ impl View for Interfaces {
             .route("/v1/interfaces/openvpn/{name}/explain", get(explain_interface))
             .route("/v1/interfaces/openvpn/reset", post(reset))
             .with_state(self.clone())
+    }
+
+    fn tunnels(&self) -> Tunnels<'_> {
+        Box::pin(async {
+            let mut tunnels = Vec::new();
+            for entry in self.all() {
+                let snapshot = entry.interface.snapshot().await;
+                tunnels.extend(facts::tunnels(entry.interface.name(), entry.mode, &snapshot));
+            }
+            tunnels
+        })
     }
 }
 
@@ -188,6 +200,8 @@ mod tests {
                 duration: Duration::from_secs(60),
                 received_bytes: 1,
                 sent_bytes: 2,
+                received_packets: 0,
+                sent_packets: 0,
             },
             Duration::from_secs(1000),
         );

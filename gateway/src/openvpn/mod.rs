@@ -20,6 +20,7 @@ pub mod control_thread;
 pub mod convert;
 pub mod dns;
 mod explain;
+mod facts;
 pub mod interface;
 pub mod key_files;
 pub mod lifecycle;

@@ -250,6 +250,8 @@ mod tests {
             referred: Duration::from_secs(1_795_437_652),
             received_bytes: 4751,
             sent_bytes: 4961,
+            received_packets: 0,
+            sent_packets: 0,
         };
         let sessions = vec![session("Test-Client", "192.168.77.1:42774", 0)];
         Snapshot { up: true, port: 1194, has_both: false, sessions, failed: Vec::new(), ended: (100, 200) }

@@ -4,13 +4,14 @@
 //! GET /v1/interfaces/wireguard    GET /v1/interfaces/wireguard/NAME/explain
 //! ```
 
-use super::explain;
 use super::interface::Interface;
 use super::labels::Labels;
 use super::model;
 use super::update::Snapshot;
+use super::{explain, facts};
 use crate::by_name::ByName;
 use crate::clock::Clock;
+use crate::facts::Tunnels;
 use crate::host::netlink::Netlink;
 use crate::service::View;
 use crate::tunnel_interface::Counters;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A peer whose last handshake is not older than this is called active.
-const ACTIVE: Duration = Duration::from_secs(300);
+pub(super) const ACTIVE: Duration = Duration::from_secs(300);
 
 type Entry = (Arc<Interface>, Labels);
 
@@ -58,6 +59,20 @@ impl View for Interfaces {
             .route("/v1/interfaces/wireguard", get(interfaces))
             .route("/v1/interfaces/wireguard/{name}/explain", get(explain_interface))
             .with_state(self.clone())
+    }
+
+    fn tunnels(&self) -> Tunnels<'_> {
+        Box::pin(async {
+            let mut tunnels = Vec::new();
+            for (interface, labels) in self.all() {
+                let snapshot = interface.snapshot().await;
+                let name = interface.name().to_owned();
+                let of = move || facts::tunnels(&name, &snapshot, &labels, Clock.now().wall);
+                // If it panicked, it has said so already.
+                tunnels.extend(tokio::task::spawn_blocking(of).await.unwrap_or_default());
+            }
+            tunnels
+        })
     }
 }
 

@@ -48,6 +48,15 @@ pub(crate) fn failures(
     down.filter_map(|peer| Some((peer.public_key, peer.findings.into_iter().next()?.what))).collect()
 }
 
+/// Whether each peer is up, in the order of the snapshot. The kernel is not asked: routes change what is advised, not the state.
+pub(crate) fn states(snapshot: &Snapshot, now: Duration) -> impl Iterator<Item = PeerState> + '_ {
+    let state = move |peer| {
+        let has_route = &|_| true;
+        Subject { interface: "", snapshot, peer, name: None, now, has_route }.state().0
+    };
+    snapshot.peers.iter().map(state)
+}
+
 /// Whether the kernel has a route to an address: it is asked once about each.
 struct KnownRoutes<Ask> {
     known: RefCell<HashMap<IpAddr, bool>>,
@@ -319,8 +328,11 @@ mod tests {
             preshared: Secret::zero(),
             endpoint: Some(Endpoint::new(REMOTE.parse().expect("literal"))),
             last_handshake: None,
+            handshakes: 0,
             sent_bytes: 0,
             received_bytes: 0,
+            sent_packets: 0,
+            received_packets: 0,
             unsent_packets: 0,
             persistent_keepalive: 0,
             has_key: false,

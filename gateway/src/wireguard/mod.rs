@@ -8,6 +8,7 @@
 pub mod api;
 mod callers;
 pub(crate) mod explain;
+mod facts;
 pub mod handshake_thread;
 pub mod interface;
 pub mod labels;

@@ -141,10 +141,16 @@ pub struct PeerSnapshot {
     pub endpoint: Option<Endpoint>,
     /// Time since 1970 of the last finished handshake.
     pub last_handshake: Option<Duration>,
+    /// Finished handshakes.
+    pub handshakes: u64,
     /// Outside bytes sent and received.
     pub sent_bytes: u64,
     /// See above.
     pub received_bytes: u64,
+    /// Outside packets sent and received.
+    pub sent_packets: u64,
+    /// See above.
+    pub received_packets: u64,
     /// Packets for it that the kernel did not take.
     pub unsent_packets: u64,
     /// Seconds between keepalives; 0 for none.

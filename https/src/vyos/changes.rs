@@ -1,7 +1,8 @@
 //! `/configure`: operations that are one commit.
 
-use crate::app::{App, Client};
+use crate::app::App;
 use crate::daemon::{Outcome, Refused};
+use crate::gate::Client;
 use crate::request::{Operation, Operations};
 use axum::http::StatusCode;
 use config::parse::NOTHING_TO_DELETE;

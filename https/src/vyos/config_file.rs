@@ -4,8 +4,9 @@
 
 use super::changes::{About, apart, commit, confirm};
 use super::only::{only, unknown};
-use crate::app::{App, Client};
+use crate::app::App;
 use crate::daemon::Refused;
+use crate::gate::Client;
 use crate::request::{Operation, Operations};
 use axum::http::StatusCode;
 use config::{Text, Tree, edit};

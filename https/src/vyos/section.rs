@@ -2,8 +2,9 @@
 
 use super::changes::{About, commit, edit};
 use super::only::unknown;
-use crate::app::{App, Client};
+use crate::app::App;
 use crate::daemon::Refused;
+use crate::gate::Client;
 use crate::request::{Operation, Operations};
 use config::{Tree, edits};
 use serde_json::Value;

@@ -138,6 +138,8 @@ pub struct Peer {
     pub(super) consumed: Option<Time>,
     /// The time since 1970 of the last completed handshake.
     pub(super) last_handshake: Option<Duration>,
+    /// Completed handshakes.
+    pub(super) handshakes: u64,
     pub(super) persistent_keepalive: Option<Duration>,
     pub(super) retransmit: Option<Time>,
     pub(super) erase: Option<Time>,
@@ -179,6 +181,7 @@ impl Peer {
             stamped: None,
             consumed: None,
             last_handshake: None,
+            handshakes: 0,
             persistent_keepalive: None,
             retransmit: None,
             erase: None,
@@ -223,6 +226,7 @@ impl Peer {
         self.retransmit = None;
         self.attempts = 0;
         self.last_handshake = Some(wall);
+        self.handshakes += 1;
         self.trouble = Trouble::default();
         self.erase = Some(now + ERASE_AFTER_TIME);
     }

@@ -4,7 +4,7 @@ use crate::bottleneck::Processors;
 use std::time::{Duration, Instant};
 
 /// Nothing was counted yet.
-fn nothing() -> Facts {
+fn nothing() -> Reading {
     let worker = |name: &str| Worker {
         interface: "wg0".to_owned(),
         worker: name.to_owned(),
@@ -42,7 +42,7 @@ fn nothing() -> Facts {
         "bad-tag",
         "esp-socket-ipv6-full",
     ];
-    Facts {
+    Reading {
         at: Instant::now(),
         threads: vec![thread(5, "wg0 out"), thread(6, "wg0 in"), thread(7, "wg0 control")],
         handoffs: Vec::new(),
@@ -56,34 +56,35 @@ fn nothing() -> Facts {
 }
 
 /// Two seconds later: 20,000 packets of 1,400 bytes each way by half-busy workers, on processors of which half the time was idle.
-fn later() -> Facts {
-    let mut facts = nothing();
-    facts.at += Duration::from_secs(2);
-    for worker in &mut facts.workers {
+fn later() -> Reading {
+    let mut reading = nothing();
+    reading.at += Duration::from_secs(2);
+    for worker in &mut reading.workers {
         (worker.received_packets, worker.received_bytes) = (20_000, 28_000_000);
     }
-    for thread in &mut facts.threads {
+    for thread in &mut reading.threads {
         thread.nanoseconds = 1_000_000_000;
     }
-    for (stage, time) in facts.stages.iter_mut().zip([300_000, 700_000, 600_000, 200_000]) {
+    for (stage, time) in reading.stages.iter_mut().zip([300_000, 700_000, 600_000, 200_000]) {
         (stage.nanoseconds, stage.packets) = (time, 1000);
     }
-    facts.processors = Some(Processors { count: 2, all: 400, idle: 200, stolen: 0 });
-    facts
+    reading.processors = Some(Processors { count: 2, all: 400, idle: 200, stolen: 0 });
+    reading
 }
 
 /// What limits each direction, from the first reading to this one.
-fn found(facts: &Facts) -> [Bottleneck; 2] {
-    let before = Facts { at: facts.at - Duration::from_secs(2), ..nothing() };
-    diagnose(&before, facts).try_into().expect("one interface, two directions")
+fn found(reading: &Reading) -> [Bottleneck; 2] {
+    let at = reading.at.checked_sub(Duration::from_secs(2)).expect("the machine runs for longer");
+    let before = Reading { at, ..nothing() };
+    diagnose(&before, reading).try_into().expect("one interface, two directions")
 }
 
 /// The thread of the outbound worker runs and waits for so much of the time.
-fn with_thread(run: f64, waited: f64) -> Facts {
-    let mut facts = later();
-    let thread = &mut facts.threads[0];
+fn with_thread(run: f64, waited: f64) -> Reading {
+    let mut reading = later();
+    let thread = &mut reading.threads[0];
     (thread.nanoseconds, thread.waited) = ((run * 2e9) as u64, (waited * 2e9) as u64);
-    facts
+    reading
 }
 
 #[test]
@@ -102,34 +103,38 @@ fn a_gateway_with_reserve_is_not_the_limit() {
 
 #[test]
 fn a_busy_thread_is_limited_by_its_largest_part() {
-    let mut facts = with_thread(0.97, 0.01);
-    let [out, _] = found(&facts);
+    let mut reading = with_thread(0.97, 0.01);
+    let [out, _] = found(&reading);
     assert_eq!(out.limit, Limit::OneCore);
     assert!(out.sentence.contains("transmit takes most of its time, 70%") && out.remedy.is_none(), "{out:?}");
-    facts.stages[0].nanoseconds = 800_000;
-    let [out, _] = found(&facts);
+    reading.stages[0].nanoseconds = 800_000;
+    let [out, _] = found(&reading);
     assert_eq!(out.limit, Limit::Cipher);
-    let remedy = |facts: &Facts| found(facts)[0].remedy.clone().unwrap_or_default();
-    assert_eq!(remedy(&facts), "a processor is idle: set interfaces wireguard wg0 threads auto");
-    facts.handoffs.push(Handoff {
+    let remedy = |reading: &Reading| found(reading)[0].remedy.clone().unwrap_or_default();
+    assert_eq!(remedy(&reading), "a processor is idle: set interfaces wireguard wg0 threads auto");
+    reading.handoffs.push(Handoff {
         interface: "wg0".to_owned(),
         crypto_threads: 2,
         handed_off: 0,
         taken_back: 0,
         waiting: 0,
     });
-    assert!(remedy(&facts).contains("agree on a faster one"));
-    facts.pinned.push("chacha20-poly1305".to_owned());
-    assert!(remedy(&facts).contains("delete system crypto engine chacha20-poly1305"), "{}", remedy(&facts));
+    assert!(remedy(&reading).contains("agree on a faster one"));
+    reading.pinned.push("chacha20-poly1305".to_owned());
+    assert!(
+        remedy(&reading).contains("delete system crypto engine chacha20-poly1305"),
+        "{}",
+        remedy(&reading)
+    );
 }
 
 #[test]
 fn what_makes_packets_dear_is_said() {
-    let mut facts = with_thread(0.97, 0.0);
-    facts.workers[0].received_bytes = 20_000 * 84;
-    let remedy = |facts: &Facts| found(facts)[0].remedy.clone().unwrap_or_default();
-    assert!(remedy(&facts).contains("84 bytes in the mean"), "{}", remedy(&facts));
-    facts.offloads.push(Offload {
+    let mut reading = with_thread(0.97, 0.0);
+    reading.workers[0].received_bytes = 20_000 * 84;
+    let remedy = |reading: &Reading| found(reading)[0].remedy.clone().unwrap_or_default();
+    assert!(remedy(&reading).contains("84 bytes in the mean"), "{}", remedy(&reading));
+    reading.offloads.push(Offload {
         interface: "wg0".to_owned(),
         offload: "udp-gso".to_owned(),
         does: String::new(),
@@ -138,19 +143,19 @@ fn what_makes_packets_dear_is_said() {
         packets: 0,
         fallbacks: 0,
     });
-    assert!(remedy(&facts).contains("switched off: udp-gso"));
+    assert!(remedy(&reading).contains("switched off: udp-gso"));
 }
 
 #[test]
 fn a_thread_that_waits_for_a_processor_is_limited_by_others() {
     assert_eq!(found(&with_thread(0.5, 0.45))[0].limit, Limit::Host);
     assert_eq!(found(&with_thread(0.5, 0.3))[0].limit, Limit::Elsewhere, "it has reserve");
-    let mut facts = with_thread(0.1, 0.6);
-    facts.drops[1].outbound = 5_000;
-    assert_eq!(found(&facts)[0].limit, Limit::Host, "the queue is full because nothing empties it");
-    let mut facts = with_thread(0.9, 0.05);
-    facts.processors = Some(Processors { count: 2, all: 400, idle: 10, stolen: 80 });
-    let [out, _] = found(&facts);
+    let mut reading = with_thread(0.1, 0.6);
+    reading.drops[1].outbound = 5_000;
+    assert_eq!(found(&reading)[0].limit, Limit::Host, "the queue is full because nothing empties it");
+    let mut reading = with_thread(0.9, 0.05);
+    reading.processors = Some(Processors { count: 2, all: 400, idle: 10, stolen: 80 });
+    let [out, _] = found(&reading);
     assert_eq!(out.limit, Limit::Hypervisor);
     assert!(out.sentence.contains("20%"), "{}", out.sentence);
 }
@@ -167,10 +172,10 @@ fn losses_name_what_is_in_front_and_behind() {
     ];
     for (direction, reason, limit) in cases {
         for (lost, expected) in [(2_000, limit), (100, Limit::Elsewhere)] {
-            let mut facts = later();
-            let drop = facts.drops.iter_mut().find(|drop| drop.reason == reason).expect("one of them");
+            let mut reading = later();
+            let drop = reading.drops.iter_mut().find(|drop| drop.reason == reason).expect("one of them");
             *(if direction == 0 { &mut drop.outbound } else { &mut drop.inbound }) = lost;
-            let found = found(&facts);
+            let found = found(&reading);
             assert_eq!(found[direction].limit, expected, "{reason}, {lost} lost");
             assert_eq!(found[1 - direction].limit, Limit::Elsewhere, "{reason}");
         }
@@ -179,17 +184,17 @@ fn losses_name_what_is_in_front_and_behind() {
 
 #[test]
 fn losses_without_packets_that_pass_are_a_limit_too() {
-    let mut facts = later();
-    facts.workers[0].received_packets = 0;
-    facts.drops[1].outbound = 5_000;
-    assert_eq!(found(&facts)[0].limit, Limit::TunQueue);
+    let mut reading = later();
+    reading.workers[0].received_packets = 0;
+    reading.drops[1].outbound = 5_000;
+    assert_eq!(found(&reading)[0].limit, Limit::TunQueue);
 }
 
 #[test]
 fn a_gateway_that_was_restarted_meanwhile_is_not_misjudged() {
     // Counters went back, and threads have other numbers.
-    let (mut before, mut after) = (later(), nothing());
-    before.at = after.at - Duration::from_secs(1);
+    let (before, mut after) = (later(), nothing());
+    after.at = before.at + Duration::from_secs(1);
     for thread in &mut after.threads {
         thread.id += 100;
         thread.nanoseconds = 500_000_000;

@@ -63,6 +63,10 @@ pub struct Session {
     pub received_bytes: u64,
     /// Outside bytes sent to it.
     pub sent_bytes: u64,
+    /// Data packets received from it.
+    pub received_packets: u64,
+    /// Data packets sent to it.
+    pub sent_packets: u64,
 }
 
 impl<T: Transmit> ControlThread<T> {
@@ -98,6 +102,8 @@ impl<T: Transmit> ControlThread<T> {
                 referred: clock.wall.saturating_sub(now - received_at),
                 received_bytes: received.bytes() + control[0],
                 sent_bytes: sent.bytes() + control[1],
+                received_packets: received.packets(),
+                sent_packets: sent.packets(),
             }
         });
         Snapshot {

@@ -32,6 +32,8 @@ fn snapshot() -> Snapshot {
         referred: Duration::ZERO,
         received_bytes: 70,
         sent_bytes: 80,
+        received_packets: 0,
+        sent_packets: 0,
     };
     Snapshot {
         up: true,

@@ -124,6 +124,8 @@ pub struct PeerStatus {
     pub preshared: Secret,
     /// The time since 1970 of the last completed handshake.
     pub last_handshake: Option<Duration>,
+    /// Completed handshakes.
+    pub handshakes: u64,
     /// The interval of the persistent keepalive.
     pub persistent_keepalive: Option<Duration>,
     /// Whether there is a key to send with.
@@ -271,6 +273,7 @@ impl Device {
             public: peer.public,
             preshared: peer.preshared.clone(),
             last_handshake: peer.last_handshake,
+            handshakes: peer.handshakes,
             persistent_keepalive: peer.persistent_keepalive,
             has_key: peer.has_key(now),
             trouble: peer.trouble,

@@ -1,0 +1,142 @@
+//! The parts of what the server serves: the API for other machines, and metrics.
+
+use super::model;
+use super::process::{OrderError, Process};
+use super::service::{Part, ServedPart, certificate, hash};
+use super::wire;
+use crate::service::Work;
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use base64ct::{Base64, Encoding};
+use config::Settings;
+use config::settings::{Https, Metrics, MetricsPeers};
+use crypto::SecretBytes;
+use ipnet::IpNet;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+
+/// The API for other machines.
+pub type HttpsService = ServedPart<Api>;
+/// Counters and states for Prometheus.
+pub type MetricsService = ServedPart<MetricsPart>;
+
+/// `service https`
+#[derive(Default)]
+pub struct Api;
+
+impl Part for Api {
+    type Settings = Https;
+    const NAME: &'static str = "https";
+    const ABOUT: &'static str = "API over HTTPS";
+    const PLACE: &'static str = "/v1/service/https";
+
+    fn is_wanted(settings: &Settings) -> bool {
+        settings.https.is_some()
+    }
+
+    fn take(settings: &mut Settings) -> Option<Https> {
+        settings.https.take()
+    }
+
+    fn listen(https: &Https) -> &BTreeMap<SocketAddr, Vec<IpNet>> {
+        &https.listen
+    }
+
+    fn keys(https: &Https) -> Vec<String> {
+        https.keys.keys().cloned().collect()
+    }
+
+    fn order<'a>(
+        process: &'a mut Process,
+        wanted: Option<(&'a Https, Vec<wire::Listener>)>,
+        salt: &'a SecretBytes,
+        sockets: Vec<BorrowedFd<'a>>,
+    ) -> Work<'a, Result<Option<String>, OrderError>> {
+        let service = wanted.map(|(https, listeners)| wire::Service {
+            listeners,
+            salt: Base64::encode_string(salt.expose()),
+            keys: https
+                .keys
+                .iter()
+                .map(|(id, key)| wire::Key { id: id.clone(), hash: hash(salt, key) })
+                .collect(),
+            certificate: https.certificate.as_ref().map(certificate),
+            lifetime_days: https.lifetime_days,
+            names: https.names.clone(),
+            tls12: https.versions.tls12,
+            tls13: https.versions.tls13,
+            is_strict: https.is_strict,
+        });
+        Box::pin(async move { process.order(service, &sockets).await })
+    }
+
+    fn fingerprint(process: &Process) -> Option<String> {
+        process.fingerprint()
+    }
+
+    fn answer(shown: model::Https) -> Response {
+        Json(shown).into_response()
+    }
+}
+
+/// `service metrics`
+#[derive(Default)]
+pub struct MetricsPart;
+
+impl Part for MetricsPart {
+    type Settings = Metrics;
+    const NAME: &'static str = "metrics";
+    const ABOUT: &'static str = "metrics endpoint";
+    const PLACE: &'static str = "/v1/service/metrics";
+
+    fn is_wanted(settings: &Settings) -> bool {
+        settings.metrics.is_some()
+    }
+
+    fn take(settings: &mut Settings) -> Option<Metrics> {
+        settings.metrics.take()
+    }
+
+    fn listen(metrics: &Metrics) -> &BTreeMap<SocketAddr, Vec<IpNet>> {
+        &metrics.listen
+    }
+
+    fn keys(metrics: &Metrics) -> Vec<String> {
+        metrics.token.iter().map(|_| "token".to_owned()).collect()
+    }
+
+    fn order<'a>(
+        process: &'a mut Process,
+        wanted: Option<(&'a Metrics, Vec<wire::Listener>)>,
+        salt: &'a SecretBytes,
+        sockets: Vec<BorrowedFd<'a>>,
+    ) -> Work<'a, Result<Option<String>, OrderError>> {
+        let metrics = wanted.map(|(metrics, listeners)| wire::Metrics {
+            listeners,
+            salt: Base64::encode_string(salt.expose()),
+            token: metrics.token.as_ref().map(|token| hash(salt, token)),
+            tls: metrics
+                .tls
+                .as_ref()
+                .map(|tls| wire::MetricsTls { certificate: tls.certificate.as_ref().map(certificate) }),
+            peers: match metrics.peers {
+                MetricsPeers::All => wire::Peers::All,
+                MetricsPeers::DownOnly => wire::Peers::DownOnly,
+                MetricsPeers::Off => wire::Peers::Off,
+            },
+            wireguard_names: metrics.wireguard_names,
+        });
+        Box::pin(async move { process.order_metrics(metrics, &sockets).await })
+    }
+
+    fn fingerprint(process: &Process) -> Option<String> {
+        process.metrics_fingerprint()
+    }
+
+    fn answer(shown: model::Https) -> Response {
+        let model::Https { is_served, addresses, keys, fingerprint, problem } = shown;
+        let has_token = !keys.is_empty();
+        Json(model::Metrics { is_served, addresses, has_token, fingerprint, problem }).into_response()
+    }
+}
