@@ -140,6 +140,41 @@ fn the_daemon_is_an_encryptor_as_its_configuration_says_and_exchanges_it_without
 }
 
 #[test]
+fn an_sa_goes_on_with_its_number_after_its_gateway_was_disabled_or_has_another_window_or_name() {
+    let Some(mut lab) = scene(1) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("both.cfg");
+    std::fs::write(&path, file(&vec!["a1"; 20].join(":"))).expect("it can be written");
+    let mut left = Postern::new(&lab, "left", postern()).expect("a folder");
+    left.write(&configuration(&[]));
+    left.start(&mut lab, "info", PATIENCE).unwrap_or_else(|error| panic!("{error}: {}", left.logged()));
+    let right = start(&mut lab, "right", &path, ["net_tap0,iface=dtap0", "net_af_packet0,iface=u0"]);
+    is_up(&lab, &left, "at the start");
+    let disabled = format!("{}set system allow-empty\n", configuration(&["disable"]));
+    let renamed = configuration(&[]).replace("sgw0", "sgw1");
+    let window = configuration(&["replay-window 1024"]);
+    for (what, text) in [
+        ("another window", window),
+        ("disabled", disabled),
+        ("enabled", configuration(&[])),
+        ("none", "set system allow-empty\n".to_owned()),
+        ("another name", renamed),
+    ] {
+        left.write(&text);
+        let said = ask(&left, "reload");
+        assert!(!said.contains("error"), "{what}: {said}");
+        if text.contains("allow-empty") {
+            assert!(!answers(&lab, "192.168.2.2"), "{what}: nothing passes in clear");
+        } else {
+            is_up(&lab, &left, what);
+        }
+    }
+    lab.kill(right, Signal::TERM);
+    let text = std::fs::read_to_string(path.with_extension("right")).expect("statistics at the end");
+    assert!(!text.contains("dropped replayed") && !text.contains("dropped bad-tag"), "{text}");
+}
+
+#[test]
 fn a_daemon_without_gateways_has_its_first_by_a_commit_also_as_another_user() {
     let Some(mut lab) = scene(1) else { return };
     let folder = tempfile::tempdir().expect("a folder");

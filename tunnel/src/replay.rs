@@ -46,6 +46,11 @@ impl ReplayWindow {
         self
     }
 
+    /// The number that follows the highest accepted one; 0 before the first.
+    pub fn next(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
+    }
+
     /// Whether `sequence` would be accepted; nothing changes.
     ///
     /// Without a lock: the window may move meanwhile, so [`Moving::accept`] decides.

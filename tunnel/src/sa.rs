@@ -144,6 +144,11 @@ impl OutboundSa {
         Self { next: AtomicU64::new(first), ..self }
     }
 
+    /// The number of the next packet.
+    pub fn next(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
+    }
+
     /// Adds a data limit.
     #[must_use]
     pub fn with_volume(self, volume: Volume) -> Self {

@@ -80,7 +80,7 @@ impl Control {
     pub fn replace(&self, plan: &Plan) -> Result<Vec<String>, ReloadError> {
         let mut origin = self.statistics.lock();
         let before = self.statistics.tables.load_full();
-        let (after, arriving) = SecgwTables::after(Some(&before), plan, &*self.engine)?;
+        let (after, arriving) = SecgwTables::after(&before, plan, &*self.engine)?;
         let after = Arc::new(after);
         if after.ike_peers.len() >= usize::from(u16::MAX) {
             return Err(ReloadError::TooManyPeers);
@@ -88,6 +88,7 @@ impl Control {
         let peers = PeerChange::between(&before.ike, &after)?;
         let mut changes = changes(&before, &after);
         changes.extend(peers.sentences());
+        after.begin(Some(&before));
         for session in arriving {
             after.sessions.install(session);
         }
@@ -101,6 +102,10 @@ impl Control {
         after.policies_out.inherit(&before.policies_out);
         after.policies_in.inherit(&before.policies_in);
         after.retire_others(&before);
+        // Otherwise their keys count as those of SAs that are there.
+        if Arc::strong_count(&before) == 1 {
+            after.end_others(&before);
+        }
         if let Some(ike) = &self.ike {
             peers.carry_out(ike);
         }

@@ -14,6 +14,7 @@ use super::reload::{Control, ReloadError};
 use super::statistics::Statistics;
 use super::stopper::Stopper;
 use super::tables::{SecgwTables, TablesError};
+use super::used_keys::UsedKeys;
 use super::worker::Worker;
 use crate::daemon::needs::Needs;
 use crate::host::wants::Wants;
@@ -97,7 +98,9 @@ type Numbers = (u64, bool);
 #[derive(Default)]
 pub struct SecgwService {
     served: BTreeMap<String, Served>,
-    /// The tables of gateways that ended and were not made again yet: numbers of SAs must not begin again with their keys.
+    /// The keys of SAs, with the numbers of those that are gone: they must not begin again.
+    used_keys: UsedKeys,
+    /// The tables of gateways that ended and were not made again yet.
     ended: BTreeMap<String, (Numbers, Arc<SecgwTables>)>,
     /// Gateways whose ports could not be opened.
     missing: BTreeMap<String, Secgw>,
@@ -263,36 +266,31 @@ impl SecgwService {
         context: &Context,
     ) -> Result<(), ServiceError> {
         self.missing.remove(name);
-        let Some(wanted) = wanted else {
-            self.ended.remove(name);
-            self.end(name).await;
-            return Ok(());
-        };
-        if let Some(served) = self.served.get_mut(name)
-            && takes_effect_at_once(&served.settings, &wanted)
+        if let (Some(served), Some(wanted)) = (self.served.get_mut(name), &wanted)
+            && takes_effect_at_once(&served.settings, wanted)
         {
-            return exchange(served, wanted).await;
+            return exchange(served, wanted.clone()).await;
         }
-        let before = self.served.get(name).map(|served| (numbers(&served.settings), served.control.tables()));
-        let before = before.or_else(|| self.ended.remove(name));
+        if let Some(served) = self.served.get(name) {
+            let ended = (numbers(&served.settings), served.control.tables());
+            self.ended.insert(name.to_owned(), ended);
+        }
         self.end(name).await;
-        // The other end drops numbers that begin again as replayed.
-        let same = before.as_ref().filter(|(before, _)| *before == numbers(&wanted));
-        let tables = same.map(|(_, tables)| Arc::clone(tables));
-        let created = self.create(name, wanted, tables.as_deref(), context).await;
-        if created.is_err() {
-            self.ended.extend(before.map(|before| (name.to_owned(), before)));
+        let same = self
+            .ended
+            .get(name)
+            .zip(wanted.as_ref())
+            .is_some_and(|((numbers_of, _), wanted)| *numbers_of == numbers(wanted));
+        if !same && let Some((_, tables)) = self.ended.remove(name) {
+            tables.end();
         }
-        created
+        match wanted {
+            Some(wanted) => self.create(name, wanted, context).await,
+            None => Ok(()),
+        }
     }
 
-    async fn create(
-        &mut self,
-        name: &str,
-        settings: Secgw,
-        before: Option<&SecgwTables>,
-        context: &Context,
-    ) -> Result<(), ServiceError> {
+    async fn create(&mut self, name: &str, settings: Secgw, context: &Context) -> Result<(), ServiceError> {
         let path = path_of(name).to_string();
         let opener = context.opener.as_ref().ok_or_else(|| ServiceError::NoOpener(path.clone()))?;
         let plan = plan_of(name, &settings)?;
@@ -303,11 +301,13 @@ impl SecgwService {
         let sockets = (!plan.ike_peers.is_empty()).then(IkeSockets::bind).transpose();
         let of_ike = |error| ServiceError::Ike(path.clone(), error);
         let sockets = sockets.map_err(of_ike)?;
-        let tables = match before {
-            Some(before) => SecgwTables::taking_over(before, &plan, &*context.engines)?,
-            None => SecgwTables::new(&plan, &*context.engines)?,
+        let tables = match self.ended.get(name) {
+            Some((_, before)) => SecgwTables::taking_over(before, &plan, &*context.engines)?,
+            None => SecgwTables::with_keys(self.used_keys.clone(), &plan, &*context.engines)?,
         };
         let mut workers = Worker::reassembling(Worker::several(tables, &plan.lcores, ports), plan.reassembly);
+        // If something is refused from here on: those before have lost SAs.
+        self.ended.insert(name.to_owned(), (numbers(&settings), workers[0].tables()));
         let mut ike = None;
         if let Some(sockets) = &sockets {
             let started = Ike::start(sockets, &plan, workers, context.engines.clone(), &stopper);
@@ -328,6 +328,7 @@ impl SecgwService {
         self.shown.show(name, statistics, handle.clone());
         let control = control.with_ike(handle);
         self.served.insert(name.to_owned(), Served { settings, control, ike, stopper, threads });
+        self.ended.remove(name);
         Ok(())
     }
 

@@ -45,6 +45,32 @@ pub struct Installed {
     pub drops: Arc<DropCounters>,
     /// What it was made from.
     settings: Arc<Sa>,
+    numbers: Numbers,
+}
+
+/// The SA that has the sequence numbers.
+#[derive(Clone)]
+enum Numbers {
+    Outbound(Arc<OutboundSa>),
+    Inbound(Arc<InboundSa>),
+}
+
+impl Numbers {
+    /// The number that follows those that were sent or received.
+    fn next(&self) -> u64 {
+        match self {
+            Self::Outbound(sa) => sa.next(),
+            Self::Inbound(sa) => sa.window().next(),
+        }
+    }
+
+    /// Tells it from others while there are both.
+    fn address(&self) -> usize {
+        match self {
+            Self::Outbound(sa) => Arc::as_ptr(sa).addr(),
+            Self::Inbound(sa) => Arc::as_ptr(sa).addr(),
+        }
+    }
 }
 
 /// Why there are no tables for a plan.
@@ -53,9 +79,9 @@ pub enum TablesError {
     /// No engine has an algorithm.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// An SA would begin again with a key.
+    /// An SA would begin with the key of another one.
     #[error(
-        "sa {direction} {spi}: its key was used since the start, and nonces would repeat, as numbers begin again\n  \
+        "sa {direction} {spi}: another SA has its key, or has it until this change, and nonces would repeat\n  \
          fix: write a new key at both ends"
     )]
     UsedKey {
@@ -76,7 +102,7 @@ pub struct SecgwTables {
     pub sessions: Arc<Tables>,
     /// All SAs, by the number of their peer.
     pub sas: Vec<Installed>,
-    /// The keys of these SAs and of all before them.
+    /// The keys of these SAs, of all before them, and of other gateways.
     used_keys: UsedKeys,
     /// The SAs to send with, by SPI.
     pub(super) outbound: BySpi<(Arc<Peer>, Arc<OutboundSa>)>,
@@ -110,24 +136,67 @@ impl SecgwTables {
     /// # Errors
     /// No engine has an algorithm.
     pub fn new(plan: &Plan, engine: &dyn Engine) -> Result<Self, TablesError> {
-        let (tables, sessions) = Self::after(None, plan, engine)?;
+        Self::with_keys(UsedKeys::default(), plan, engine)
+    }
+
+    /// Loads the keys of a plan. SAs whose keys were used go on after the numbers of those that had them.
+    ///
+    /// # Errors
+    /// No engine has an algorithm, or another gateway has a key.
+    pub(super) fn with_keys(
+        used_keys: UsedKeys,
+        plan: &Plan,
+        engine: &dyn Engine,
+    ) -> Result<Self, TablesError> {
+        let (tables, sessions) = Self::build(None, used_keys, plan, engine)?;
         for session in sessions {
             tables.sessions.install(session);
         }
+        tables.begin(None);
         Ok(tables)
     }
 
-    /// The tables of a gateway that takes the place of another one with other ports. SAs that are the same go on.
+    /// The tables of a gateway that takes the place of one that has ended, with other ports. SAs that are the same go on.
     ///
     /// # Errors
     /// As [`after`](Self::after).
     pub(super) fn taking_over(before: &Self, plan: &Plan, engine: &dyn Engine) -> Result<Self, TablesError> {
-        let (tables, sessions) = Self::after(Some(before), plan, engine)?;
+        let (tables, sessions) = Self::after(before, plan, engine)?;
         for session in sessions {
             tables.sessions.install(session);
         }
         tables.retire_others(before);
+        tables.begin(Some(before));
+        tables.end_others(before);
         Ok(tables)
+    }
+
+    /// Notes that the SAs which `before` does not have use their keys from now on.
+    pub(super) fn begin(&self, before: Option<&Self>) {
+        let known: HashSet<usize> = before.map_or_else(HashSet::new, Self::addresses);
+        for sa in self.sas.iter().filter(|sa| !known.contains(&sa.numbers.address())) {
+            self.used_keys.begin(&sa.settings);
+        }
+    }
+
+    /// Notes where the SAs of `before` have ended that do not go on here. No thread may use `before` any more.
+    pub(super) fn end_others(&self, before: &Self) {
+        before.end_but(&self.addresses());
+    }
+
+    /// Notes where all SAs have ended. No thread may use them any more.
+    pub(super) fn end(&self) {
+        self.end_but(&HashSet::new());
+    }
+
+    fn end_but(&self, kept: &HashSet<usize>) {
+        for sa in self.sas.iter().filter(|sa| !kept.contains(&sa.numbers.address())) {
+            self.used_keys.end(&sa.settings, sa.numbers.next());
+        }
+    }
+
+    fn addresses(&self) -> HashSet<usize> {
+        self.sas.iter().map(|sa| sa.numbers.address()).collect()
     }
 
     /// Removes the inbound SAs of `before` that are no longer there.
@@ -142,13 +211,22 @@ impl SecgwTables {
     }
 
     /// Loads the keys of a plan. An SA that `before` has, and that is the same, goes on: its sequence numbers, its window and its counters.
-    /// With other addresses, another MTU, or one worker in place of several or the reverse, it has new counters. Other inbound SAs are returned: they are not installed yet. IKE installs its own SAs in the
-    /// same table, which stays.
+    /// With other addresses, another MTU, or one worker in place of several or the reverse, it has new counters. Other inbound SAs are
+    /// returned: they are not installed yet. IKE installs its own SAs in the same table, which stays.
     ///
     /// # Errors
-    /// No engine has an algorithm, or an SA would begin again with a key.
+    /// No engine has an algorithm, or another SA has a key.
     pub(super) fn after(
+        before: &Self,
+        plan: &Plan,
+        engine: &dyn Engine,
+    ) -> Result<(Self, Vec<Session>), TablesError> {
+        Self::build(Some(before), before.used_keys.clone(), plan, engine)
+    }
+
+    fn build(
         before: Option<&Self>,
+        used_keys: UsedKeys,
         plan: &Plan,
         engine: &dyn Engine,
     ) -> Result<(Self, Vec<Session>), TablesError> {
@@ -159,7 +237,7 @@ impl SecgwTables {
             }
             None => Arc::new(Tables::new(Protocol::Ipsec, plan.mtu)),
         };
-        let Sas { all: sas, outbound, arriving, used_keys } = Sas::after(before, plan, engine)?;
+        let Sas { all: sas, outbound, arriving } = Sas::after(before, &used_keys, plan, engine)?;
         // A route by a port that is not of `-p` leads nowhere.
         let place = |number: u16| (0..NOWHERE).zip(&plan.ports).find(|(_, port)| port.number == number);
         let index = |port: u8| RouteIndex(place(port.into()).map_or(NOWHERE, |(place, _)| place).into());
@@ -195,14 +273,17 @@ struct Sas {
     outbound: BySpi<(Arc<Peer>, Arc<OutboundSa>)>,
     /// Inbound SAs to be installed.
     arriving: Vec<Session>,
-    used_keys: UsedKeys,
 }
 
 impl Sas {
     /// Loads the keys of a plan, and keeps what [`SecgwTables::after`] says.
-    fn after(before: Option<&SecgwTables>, plan: &Plan, engine: &dyn Engine) -> Result<Self, TablesError> {
+    fn after(
+        before: Option<&SecgwTables>,
+        used_keys: &UsedKeys,
+        plan: &Plan,
+        engine: &dyn Engine,
+    ) -> Result<Self, TablesError> {
         let (mut sas, mut outbound, mut arriving) = (Vec::new(), BySpi::default(), Vec::new());
-        let mut used_keys = before.map_or_else(UsedKeys::default, |before| before.used_keys.clone());
         let last = before.and_then(|before| before.sas.last()).map_or(0, |sa| sa.peer.id.number());
         let known: BTreeMap<_, _> =
             before.iter().flat_map(|before| &before.sas).map(|sa| ((sa.direction, sa.spi), sa)).collect();
@@ -214,49 +295,58 @@ impl Sas {
                 |it: &SecgwTables| it.has_one_worker == (plan.lcores.len() == 1) && it.mtu == plan.mtu;
             let is_alike = before.is_some_and(is_alike);
             let same = keyed.filter(|sa| is_alike && is_addressed_alike(&sa.settings, settings));
-            if let (Some(before), None) = (before, keyed)
-                && before.used_keys.has(settings)
-            {
-                return Err(TablesError::UsedKey { line, direction: direction.word(), spi });
-            }
-            used_keys.add(settings);
             let (peer, drops) = if let Some(sa) = same {
                 (Arc::clone(&sa.peer), Arc::clone(&sa.drops))
             } else {
                 let drops = Arc::<DropCounters>::default();
                 (Arc::new(peer(id, settings, plan).with_drops(Arc::clone(&drops))), drops)
             };
-            let before = before.filter(|_| keyed.is_some());
-            let (first, is_extended) = modes::numbers(settings, plan);
-            let keys = || keys(settings, transform, is_extended, engine);
-            let lifetime = lifetime(is_extended);
-            match direction {
-                Direction::Outbound => {
-                    let sa = if let Some((_, sa)) = before.and_then(|before| before.outbound.get(&spi)) {
-                        Arc::clone(sa)
-                    } else {
-                        Arc::new(OutboundSa::new(keys()?, spi, lifetime).starting_at(first))
-                    };
-                    outbound.insert(spi, (Arc::clone(&peer), sa));
+            let numbers = if let Some(sa) = keyed {
+                sa.numbers.clone()
+            } else {
+                let used = used_keys.first(settings);
+                let used = used.ok_or(TablesError::UsedKey { line, direction: direction.word(), spi })?;
+                beginning(settings, transform, used, plan, engine)?
+            };
+            match &numbers {
+                Numbers::Outbound(sa) => {
+                    outbound.insert(spi, (Arc::clone(&peer), Arc::clone(sa)));
                 }
                 // It is installed.
-                Direction::Inbound if same.is_some() => {}
-                Direction::Inbound => {
-                    let sa = if let Some(session) = before.and_then(|before| before.sessions.session(spi)) {
-                        Arc::clone(&session.sa)
-                    } else {
-                        let sa = InboundSa::new(keys()?, spi, lifetime, false).with_window(plan.window);
-                        Arc::new(sa.starting_at(first))
-                    };
-                    arriving.push(Session { sa, peer: Arc::clone(&peer), selectors: None, transport: None });
+                Numbers::Inbound(_) if same.is_some() => {}
+                Numbers::Inbound(sa) => {
+                    let (sa, peer) = (Arc::clone(sa), Arc::clone(&peer));
+                    arriving.push(Session { sa, peer, selectors: None, transport: None });
                 }
             }
             let (algorithms, settings) = (settings.protection.name(), Arc::clone(settings));
-            sas.push(Installed { spi, direction, line, algorithms, peer, drops, settings });
+            sas.push(Installed { spi, direction, line, algorithms, peer, drops, settings, numbers });
         }
         sas.sort_by_key(|sa| sa.peer.id);
-        Ok(Self { all: sas, outbound, arriving, used_keys })
+        Ok(Self { all: sas, outbound, arriving })
     }
+}
+
+/// A new SA, with numbers from `used` on, or from the one of its line.
+fn beginning(
+    settings: &Sa,
+    transform: Transform,
+    used: u64,
+    plan: &Plan,
+    engine: &dyn Engine,
+) -> Result<Numbers, TablesError> {
+    let (first, is_extended) = modes::numbers(settings, plan);
+    let (first, lifetime) = (first.max(used), lifetime(is_extended));
+    let keys = keys(settings, transform, is_extended, engine)?;
+    Ok(match settings.direction {
+        Direction::Outbound => {
+            Numbers::Outbound(Arc::new(OutboundSa::new(keys, settings.spi, lifetime).starting_at(first)))
+        }
+        Direction::Inbound => {
+            let sa = InboundSa::new(keys, settings.spi, lifetime, false).with_window(plan.window);
+            Numbers::Inbound(Arc::new(sa.starting_at(first)))
+        }
+    })
 }
 
 /// The names of the peers of IKE by their numbers. A number stands for one name as long as the gateway runs: SAs of IKE have it too.

@@ -1,8 +1,10 @@
 //! A file that is read again while packets pass.
 
+use super::super::used_keys::UsedKeys;
 use super::*;
 use config::secgw::settings::Direction;
 use packet::DropReason::Replayed;
+use tunnel::Time;
 
 impl Scene {
     fn reload(&mut self, file: &str) -> Vec<String> {
@@ -99,24 +101,63 @@ fn an_sa_with_another_address_or_segment_size_keeps_its_numbers_and_its_window()
 }
 
 #[test]
-fn an_sa_does_not_begin_again_with_a_key_that_was_used() {
+fn an_sa_that_comes_again_goes_on_after_its_last_number() {
     let mut scene = Scene::new(&file());
-    let without = file()
-        .lines()
-        .filter(|line| !line.contains(" 6 "))
-        .fold(String::new(), |all, line| all + line + "\n");
-    assert!(scene.reload(&without).iter().any(|line| line.starts_with("- sa out 6")));
+    let inner = ours(&packet(ICMP, [192, 168, 2, 2], 0, &[8, 0, 1, 2, 3, 4, 5, 6]));
+    let [_, sent] = scene.carry(0, &[inner.clone(), inner.clone()]);
+    let arrived: Vec<_> = sent.iter().map(|sent| [&OURS[..], &sent[6..]].concat()).collect();
+    assert_eq!(scene.carry(1, &arrived)[0].len(), 2);
+    let other = file().replace(&["a1"; 20].join(":"), &["b3"; 20].join(":"));
+    assert!(scene.reload(&other).iter().any(|line| line.starts_with("- sa out 5")));
+    // As when a commit is undone.
+    assert!(scene.reload(&file()).iter().any(|line| line.starts_with("+ sa out 5")));
+    let [_, sent] = scene.carry(0, &[inner]);
+    assert_eq!(sent[0][34..42], [0, 0, 0, 5, 0, 0, 0, 3], "the nonces before are not repeated");
+    assert_eq!(scene.carry(1, &arrived), NOTHING, "they were received before");
+    assert_eq!(scene.carry(1, &[[&OURS[..], &sent[0][6..]].concat()])[0].len(), 1);
+    assert_eq!(scene.dropped(), [(Replayed, 2)]);
+}
+
+#[test]
+fn an_sa_does_not_begin_with_the_key_of_another_one() {
+    let mut scene = Scene::new(&file());
     let error = |scene: &mut Scene, file: &str| {
         let plan = plan(file, WORDS).unwrap_or_else(|refused| panic!("{refused:?}"));
         let control = Control::new(Arc::clone(&scene.statistics), Arc::new(AwsLc), "x.cfg");
         control.replace(&plan).expect_err("it is refused").in_file("x.cfg")
     };
-    let said = error(&mut scene, &file());
+    let said = error(&mut scene, &file().replace(" 6 ", " 7 "));
     assert!(said.starts_with("x.cfg:") && said.contains(": error: sa "), "{said}");
-    assert!(said.contains(" 6: its key was used") && said.contains("fix: write a new key"), "{said}");
-    assert!(scene.statistics.show().sas.iter().all(|sa| sa.spi == 5), "nothing has changed");
+    assert!(said.contains(" 7: another SA has its key") && said.contains("fix: write a new key"), "{said}");
+    assert!(scene.statistics.show().sas.iter().all(|sa| sa.spi != 7), "nothing has changed");
     let other_key = file().replace(&["b2"; 20].join(":"), &["b3"; 20].join(":"));
     assert!(scene.reload(&other_key).iter().any(|line| line.starts_with("+ sa out 6")));
+    // Another gateway of the daemon.
+    let used_keys = UsedKeys::default();
+    let plan = plan(&file(), WORDS).unwrap_or_else(|refused| panic!("{refused:?}"));
+    let other = SecgwTables::with_keys(used_keys.clone(), &plan, &AwsLc).expect("keys are new");
+    let refused = SecgwTables::with_keys(used_keys.clone(), &plan, &AwsLc).err();
+    assert!(matches!(refused, Some(TablesError::UsedKey { .. })), "{refused:?}");
+    other.outbound[&5].1.assign(9, Time::from_nanoseconds(0)).expect("it has numbers left");
+    other.end();
+    let moved = SecgwTables::with_keys(used_keys, &plan, &AwsLc).expect("no SA has the keys");
+    assert_eq!(moved.outbound[&5].1.next(), 10);
+}
+
+#[test]
+fn an_sa_of_a_gateway_that_is_made_anew_has_no_number_twice_whatever_is_refused() {
+    let mut plan = plan(&file(), WORDS).unwrap_or_else(|refused| panic!("{refused:?}"));
+    let before = SecgwTables::new(&plan, &AwsLc).expect("keys are new");
+    before.outbound[&5].1.assign(9, Time::from_nanoseconds(0)).expect("it has numbers left");
+    let sas = plan.sas.clone();
+    plan.sas.retain(|sa| sa.spi != 5);
+    let without = SecgwTables::taking_over(&before, &plan, &AwsLc).expect("keys are the same");
+    assert!(without.sessions.session(5).is_none());
+    // The step is undone: from the tables that it had.
+    plan.sas = sas;
+    let again = SecgwTables::taking_over(&without, &plan, &AwsLc).expect("no SA has the key");
+    assert_eq!(again.outbound[&5].1.next(), 10);
+    assert!(again.sessions.session(5).is_some());
 }
 
 #[test]
