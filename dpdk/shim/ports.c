@@ -3,9 +3,11 @@
 #include "shim.h"
 
 #include <errno.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 
+#include <rte_alarm.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -179,12 +181,49 @@ PUBLIC int32_t postern_open_port(uint16_t port, const struct postern_open *optio
 	return outcome;
 }
 
+struct closing {
+	uint16_t port;
+	sem_t done;
+};
+
+static void close_and_tell(void *argument)
+{
+	struct closing *closing = argument;
+
+	rte_eth_dev_close(closing->port);
+	sem_post(&closing->done);
+}
+
+/*
+ * net_memif frees a port in its interrupt handler too, when the other side closes, and does not lock what both free.
+ * Alarms run in the thread of interrupts, one after the other.
+ */
+static void close_between_interrupts(uint16_t port)
+{
+	struct closing closing = {.port = port};
+
+	sem_init(&closing.done, 0, 0);
+	if (rte_eal_alarm_set(1, close_and_tell, &closing) != 0) {
+		rte_eth_dev_close(port);
+	} else {
+		while (sem_wait(&closing.done) != 0)
+			;
+	}
+	sem_destroy(&closing.done);
+}
+
 PUBLIC void postern_close_port(uint16_t port)
 {
+	struct rte_eth_dev_info info;
+	int outcome = rte_eth_dev_info_get(port, &info);
+
 	/* net_af_xdp leaves its interface promiscuous. */
 	rte_eth_promiscuous_disable(port);
 	rte_eth_dev_stop(port);
-	rte_eth_dev_close(port);
+	if (outcome == 0 && strcmp(info.driver_name, "net_memif") == 0)
+		close_between_interrupts(port);
+	else
+		rte_eth_dev_close(port);
 	rte_mempool_free(pools[port]);
 	pools[port] = NULL;
 }

@@ -190,7 +190,7 @@ fn the_tester_sends_by_ports_of_dpdk_and_opens_what_a_gateway_with_such_ports_se
     command.args("--both --wire dpdk --tx net_memif0 --rx net_memif1 --esp".split(' ')).arg(&file);
     let output = command.arg("--eal").arg(memif("client", folder.path())).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    assert!(output.status.success(), "{}: {said}", output.status);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(report["ports"][0], "net_memif, DPDK", "{report:#}");
     let trials = report["sizes"][0]["trials"].as_array().expect("a list");

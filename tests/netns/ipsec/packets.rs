@@ -147,9 +147,10 @@ fn datagrams_that_are_cut_need_an_mtu_where_ports_are_asked_for() {
         return;
     };
     a.comes_up("other");
+    // Once: a child of another test keeps a port for the moment between its fork and its exec.
+    let server = lab.enter("b", || UdpSocket::bind("10.20.0.1:9999")).expect("entered").expect("a port");
+    server.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket");
     let arrives = |size: usize| {
-        let server = lab.enter("b", || UdpSocket::bind("10.20.0.1:9999")).expect("entered").expect("a port");
-        server.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket");
         let sent =
             lab.enter("a", || UdpSocket::bind("10.10.0.1:0")?.send_to(&vec![7; size], "10.20.0.1:9999"));
         sent.expect("it is entered").expect("it is sent");
