@@ -14,6 +14,7 @@ pub mod demo_secgw;
 pub mod doctor;
 pub mod document;
 pub mod eal;
+pub mod fairness;
 pub mod flood;
 pub mod ike;
 pub mod look_up;

@@ -1,8 +1,8 @@
 //! `postern bench`: measurements.
 
 use crate::{
-    Outcome, bench_crypto, bench_document, bench_look_up, bench_openvpn, bench_rfc2544, bench_secgw, engines,
-    openvpn, run, version, wireguard,
+    Outcome, bench_crypto, bench_document, bench_fairness, bench_look_up, bench_openvpn, bench_rfc2544,
+    bench_secgw, engines, openvpn, run, version, wireguard,
 };
 use ::bench::report::Build;
 use ::bench::sites::Suite;
@@ -62,6 +62,8 @@ enum What {
     Peers(Hub),
     /// Measure commits of one peer among a thousand of either protocol, and loading them (needs root)
     Commit(Commits),
+    /// Measure what a peer has while another one, behind a slow link, is flooded (needs root)
+    Fairness(bench_fairness::Arguments),
     /// Measure a tunnel under a flood of datagrams from unauthenticated sources (needs root)
     Flood(Flood),
     /// Measure a thousand clients that connect to an OpenVPN server at once, beside a transfer (needs root)
@@ -432,6 +434,7 @@ fn measure(arguments: Arguments) -> Outcome {
         What::Commit(Commits { peers, rounds }) => {
             show!(commit::run(&commit::Options { program: program()?, peers, rounds, progress })?)
         }
+        What::Fairness(arguments) => show!(bench_fairness::measure(arguments, program()?, progress)?),
         What::Flood(Flood { protocol, rate, seconds, rounds }) => {
             let (program, protocol) = (program()?, protocol.into());
             show!(flood::run(&flood::Options { program, protocol, rate, seconds, rounds, progress })?)

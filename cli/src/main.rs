@@ -8,6 +8,7 @@ mod backup;
 mod bench;
 mod bench_crypto;
 mod bench_document;
+mod bench_fairness;
 mod bench_look_up;
 mod bench_openvpn;
 mod bench_rfc2544;

@@ -11,7 +11,8 @@ use crypto::engine::{Engine, Job};
 use gateway::bed::{Bed, INDEX, Refusing};
 use gateway::datapath::{DataPathEvent, punt};
 use packet::header::wireguard::{DATA_OVERHEAD, Initiation};
-use packet::{DropReason, Endpoint};
+use packet::{Batch, DropCounters, DropReason, Endpoint};
+use port::Transmit;
 use port::memory::InsideLink;
 use std::sync::atomic::Ordering;
 use support::{Broken, announced, syn, v4};
@@ -288,6 +289,32 @@ fn ports_that_refuse_are_counted() {
     push(&bed, &[v4(1, 100, 0)]);
     bed.carry();
     assert_eq!(bed.dropped(), [(DropReason::InsideRefused, 1)]);
+}
+
+/// A port whose link to each peer is congested.
+struct Congested;
+
+impl Transmit for Congested {
+    fn transmit(&mut self, batch: &mut Batch, _: &DropCounters) {
+        assert!(batch.trains().is_empty());
+    }
+
+    fn is_full(&self, _: &Endpoint) -> bool {
+        true
+    }
+}
+
+#[test]
+fn what_a_congested_link_would_lose_is_not_sealed() {
+    let mut bed =
+        Bed::with(&AwsLc, lifetime(u64::MAX, u64::MAX), |_| Congested, InsideLink).expect("has the cipher");
+    bed.allow(&["0.0.0.0/0".parse().expect("literal")]);
+    let number = |bed: &Bed<Congested>| bed.peer.sending.load().as_ref().expect("a key").next();
+    let before = number(&bed);
+    push(&bed, &[v4(1, 100, 0), v4(1, 100, 0)]);
+    while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
+    assert_eq!(bed.dropped(), [(DropReason::PeerCongested, 2)]);
+    assert_eq!((bed.peer.unsent.load(Ordering::Relaxed), number(&bed)), (2, before));
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Network namespaces with veth links and processes in them, for the demo, the benchmarks and the tests.
 //!
 //! All names contain our process id, and everything is removed when the lab is dropped. [`postern`] runs ours from a file,
-//! [`wireguard`], [`ipsec`] and [`openvpn`] start pairs of gateways, [`traffic`] sends traffic through them.
+//! [`wireguard`], [`ipsec`] and [`openvpn`] start pairs of gateways, [`hub`] one with two peers, [`traffic`] sends traffic through them.
 #![forbid(unsafe_code)]
 
 pub mod files;
+pub mod hub;
 pub mod ipsec;
 pub mod openvpn;
 pub mod postern;

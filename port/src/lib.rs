@@ -34,7 +34,7 @@ pub use socket_options::{MtuDiscovery, SocketOptions};
 pub use tally::Tally;
 pub use wake::Wake;
 
-use packet::{Batch, DropCounters};
+use packet::{Batch, DropCounters, Endpoint};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -69,6 +69,11 @@ pub trait Transmit: Send {
     /// an endpoint if the kernel refuses to send from that address.
     fn transmit(&mut self, batch: &mut Batch, drops: &DropCounters);
 
+    /// Whether packets to this endpoint would be dropped now, as those before them were: then they need not be sealed.
+    fn is_full(&self, _: &Endpoint) -> bool {
+        false
+    }
+
     /// The latest error of a refused packet since the last call, if any.
     fn take_refusal(&mut self) -> Option<Errno> {
         None
@@ -101,6 +106,10 @@ impl Receive for Box<dyn Receive> {
 impl Transmit for Box<dyn Transmit> {
     fn transmit(&mut self, batch: &mut Batch, drops: &DropCounters) {
         (**self).transmit(batch, drops);
+    }
+
+    fn is_full(&self, endpoint: &Endpoint) -> bool {
+        (**self).is_full(endpoint)
     }
 
     fn take_refusal(&mut self) -> Option<Errno> {

@@ -136,6 +136,10 @@ impl<P: Transmit> Transmit for Captured<P> {
         self.port.transmit(batch, drops);
     }
 
+    fn is_full(&self, endpoint: &Endpoint) -> bool {
+        self.port.is_full(endpoint)
+    }
+
     fn take_refusal(&mut self) -> Option<Errno> {
         self.port.take_refusal()
     }

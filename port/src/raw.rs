@@ -8,7 +8,7 @@ use crate::udp::{SocketSlot, UdpReceive, UdpSockets, UdpTransmit};
 use crate::{Offloads, Receive, Transmit, Wake};
 use packet::header::esp::{ESP, NON_ESP_MARKER};
 use packet::header::ip::Ipv4Header;
-use packet::{Batch, DropCounters, DropReason, Train};
+use packet::{Batch, DropCounters, DropReason, Endpoint, Train};
 use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
@@ -117,6 +117,10 @@ impl Transmit for EspTransmit {
             }
         }
         batch.set_trains(trains);
+    }
+
+    fn is_full(&self, endpoint: &Endpoint) -> bool {
+        if endpoint.remote.port() == 0 { self.raw.is_full(endpoint) } else { self.in_udp.is_full(endpoint) }
     }
 
     fn take_refusal(&mut self) -> Option<Errno> {

@@ -6,7 +6,7 @@
 //! Packets wait in the bounded queue of the interface, where the kernel counts those that it drops. Ports without a limit are not wrapped.
 
 use crate::{Receive, Transmit, Wake};
-use packet::{Batch, DropCounters};
+use packet::{Batch, DropCounters, Endpoint};
 use rustix::io::Errno;
 use std::io;
 use std::num::NonZeroU32;
@@ -123,6 +123,10 @@ impl<P: Transmit> Transmit for Counted<P> {
             bytes += lengths.sum::<usize>();
         }
         self.shaper.spend(self.shaper.now(), bytes);
+    }
+
+    fn is_full(&self, endpoint: &Endpoint) -> bool {
+        self.port.is_full(endpoint)
     }
 
     fn take_refusal(&mut self) -> Option<Errno> {

@@ -1,7 +1,8 @@
 //! More packets than there is room for: a slow peer does not hold up a fast one, and what the kernel loses is shown.
 
 use crate::support::{PATIENCE, ask, daemon, dropped, joined, lab, tcp_arrives_whole, udp_echoes};
-use lab::wireguard::{Gateway, private_key};
+use lab::hub::{self, FAST, Hub, OUTSIDE, SLOW};
+use lab::wireguard::Gateway;
 use lab::{Lab, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::{SocketAddr, UdpSocket};
@@ -12,66 +13,13 @@ use std::time::Duration;
 const FLOOD_PACKETS: usize = 10;
 const FLOOD_EVERY: Duration = Duration::from_millis(1);
 
-/// The hub's addresses towards the two, and theirs.
-const OUTSIDE: [[&str; 4]; 2] = [
-    ["192.168.77.1", "192.168.78.1", "192.168.77.2", "192.168.78.2"],
-    ["fd77::1", "fd78::1", "fd77::2", "fd78::2"],
-];
-
-fn key(end: u8) -> (String, String) {
-    let key = private_key(51_820, end);
-    (base16ct::lower::encode_string(key.secret().expose()), base16ct::lower::encode_string(&key.public().0))
-}
-
-/// The hub `a`, and two others, each with a link to it.
-fn three_sites() -> Option<Lab> {
-    let lab = lab(&["a", "b", "c"])?;
-    lab.connect(("a", "slow", "192.168.77.1/24"), ("b", "outside", "192.168.77.2/24")).expect("veth exists");
-    lab.connect(("a", "fast", "192.168.78.1/24"), ("c", "outside", "192.168.78.2/24")).expect("veth exists");
-    for (site, device, address) in [
-        ("a", "slow", "fd77::1"),
-        ("b", "outside", "fd77::2"),
-        ("a", "fast", "fd78::1"),
-        ("c", "outside", "fd78::2"),
-    ] {
-        lab.ip(site, &format!("address add {address}/64 dev {device} nodad")).expect("IPv6 exists");
-    }
-    Some(lab)
-}
-
-/// A hub `a` with a tunnel to `b`, over a link of 5 Mbit/s with a long queue, and one to `c`; tells the hub's interface.
-fn hub(lab: &mut Lab, [to_slow, to_fast, slow, fast]: [&str; 4]) -> Gateway {
-    let peers = [("b", slow, "10.77.0.2"), ("c", fast, "10.77.0.3")];
-    let at = |remote: &str| SocketAddr::new(remote.parse().expect("literal"), 51_820);
-    let interface = lab.interface("h");
-    let hub = Gateway::start(lab, &daemon(), "a", &interface).expect("it starts");
-    let mut request = format!("private_key={}\nlisten_port=51820\n", key(0).0);
-    for (end, (_, remote, inside)) in (1..).zip(peers) {
-        let (public, endpoint) = (key(end).1, at(remote));
-        let peer = ["public_key", &public, "\nendpoint", &endpoint.to_string(), "\nallowed_ip", inside];
-        request.push_str(&peer.chunks(2).map(|pair| pair.join("=")).collect::<String>());
-        request.push_str("/32\n");
-    }
-    hub.set(&request).expect("accepted");
-    let up = |lab: &Lab, namespace, interface: &str, address| {
-        lab.ip(namespace, &format!("address add {address}/24 dev {interface}")).expect("an address");
-        lab.ip(namespace, &format!("link set {interface} up")).expect("it comes up");
-    };
-    up(lab, "a", &hub.interface, "10.77.0.1");
-    for ((end, (namespace, _, inside)), hub_address) in (1..).zip(peers).zip([to_slow, to_fast]) {
-        let interface = lab.interface(namespace);
-        let peer = Gateway::start(lab, &daemon(), namespace, &interface).expect("it starts");
-        let (private, public, endpoint) = (key(end).0, key(0).1, at(hub_address));
-        let request = format!(
-            "private_key={private}\nlisten_port=51820\npublic_key={public}\nendpoint={endpoint}\nallowed_ip=10.77.0.1/32\n"
-        );
-        peer.set(&request).expect("accepted");
-        up(lab, namespace, &interface, inside);
-        wait_until(PATIENCE, || crate::support::answers(lab, "a", inside)).expect("a tunnel");
-    }
-    let shaper = "qdisc add dev slow root tbf rate 5mbit burst 64k limit 32m";
-    lab.run("a", "tc", &shaper.split(' ').collect::<Vec<_>>()).expect("the kernel has tbf");
-    hub
+/// The hub `a`, with a tunnel to `b`, over a link of 5 Mbit/s with a long queue, and one to `c`.
+fn hub_of(outside: [&str; 4]) -> Option<(Lab, Gateway)> {
+    let mut lab = lab(&["a", "b", "c"])?;
+    hub::connect(&lab).expect("veth and IPv6 exist");
+    let hub = Hub::start(&mut lab, &daemon(), outside).expect("two tunnels");
+    hub::slow_down(&lab, 5).expect("the kernel has tbf");
+    Some((lab, hub.gateway))
 }
 
 /// Sends to an address until `stop` is set.
@@ -104,16 +52,15 @@ fn unsent(interface: &str, peer: &str) -> u64 {
 #[test]
 fn a_peer_behind_a_slow_link_holds_up_no_other() {
     for outside in OUTSIDE {
-        let Some(mut lab) = three_sites() else { return };
-        let hub = hub(&mut lab, outside);
+        let Some((lab, hub)) = hub_of(outside) else { return };
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            scope.spawn(|| flood(&lab, "10.77.0.2", &stop));
+            scope.spawn(|| flood(&lab, SLOW, &stop));
             let is_congested = || dropped(&hub.interface, "peer-congested") > 0;
             let congested = wait_until(PATIENCE, is_congested);
-            let echoes = congested.and_then(|()| udp_echoes(&lab, "a", "c", "10.77.0.3", &[100; 20]));
+            let echoes = congested.and_then(|()| udp_echoes(&lab, "a", "c", FAST, &[100; 20]));
             // At 5 Mbit/s it would take a minute; with a place in that queue for each segment, much longer.
-            let whole = tcp_arrives_whole(&lab, "a", "c", "10.77.0.3", 40 << 20);
+            let whole = tcp_arrives_whole(&lab, "a", "c", FAST, 40 << 20);
             stop.store(true, Ordering::Relaxed);
             // One may be late on a busy machine; behind the queue of the slow link none would be in time.
             assert!(echoes.is_ok_and(|whole| whole >= 15), "round trips of over a second");
@@ -127,8 +74,7 @@ fn a_peer_behind_a_slow_link_holds_up_no_other() {
 
 #[test]
 fn what_finds_its_socket_full_after_its_source_address_went_is_counted_as_congestion() {
-    let Some(mut lab) = three_sites() else { return };
-    let hub = hub(&mut lab, OUTSIDE[0]);
+    let Some((lab, hub)) = hub_of(OUTSIDE[0]) else { return };
     for change in
         ["address add 192.168.79.1/32 dev slow", "route add 192.168.77.2/32 dev slow src 192.168.79.1"]
     {
@@ -136,7 +82,7 @@ fn what_finds_its_socket_full_after_its_source_address_went_is_counted_as_conges
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| flood(&lab, "10.77.0.2", &stop));
+        scope.spawn(|| flood(&lab, SLOW, &stop));
         let lost = || dropped(&hub.interface, "peer-congested");
         let congested = wait_until(PATIENCE, || lost() > 0);
         // From here the peer was called until now.

@@ -17,7 +17,8 @@ use gateway::ipsec::handle::IkeHandle;
 use gateway::rights::Rights;
 use gateway::secgw::api::{Gateways, ReloadOrder};
 use gateway::secgw::{
-    Control, Ike, IkeSockets, Peers, Plan, Reopened, SecgwTables, Statistics, Stopper, Worker, dpdk, open_all,
+    BUSY, Control, Ike, IkeSockets, Peers, Plan, Reopened, SecgwTables, Statistics, Stopper, Worker, dpdk,
+    open_all,
 };
 use gateway::service::View;
 use gateway::unix_socket::SocketError;
@@ -77,7 +78,7 @@ fn start(mut plan: Plan, source: Source, socket: Option<&Path>) -> Outcome {
     pin(&processors.iter().flatten().copied().collect());
     dpdk::start(&source.command_line, &mut plan)?;
     let plan = &plan;
-    let ports = open_all(&plan.ports, plan.lcores.len())?;
+    let ports = open_all(&plan.ports, plan.lcores.len(), BUSY)?;
     let stopper = Stopper::new(plan.lcores.len())?;
     // It keeps the rights to open them again.
     let reopened = Reopened::watch(&plan.ports, &ports, stopper.clone())?;

@@ -8,25 +8,35 @@ use packet::header::flow::Upper;
 use packet::header::icmp::IcmpError;
 use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header};
 use packet::header::tcp::{self, TcpHeader};
-use packet::{Batch, DropCounters, DropReason};
+use packet::{Batch, DropCounters, DropReason, Endpoint};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
     name: "fit",
-    does: "carries ECN outside (RFC 6040); answers packets larger than the tunnel carries; clamps MSS: ESP, OpenVPN, or where set",
-    drops: &[DropReason::TooBig, DropReason::NoEndpoint, DropReason::Malformed, DropReason::Fragmented],
+    does: "carries ECN outside (RFC 6040); answers packets larger than the tunnel carries; clamps MSS: ESP, OpenVPN, or where set; \
+           drops what a congested link would lose",
+    drops: &[
+        DropReason::TooBig,
+        DropReason::NoEndpoint,
+        DropReason::PeerCongested,
+        DropReason::Malformed,
+        DropReason::Fragmented,
+    ],
 };
 
 /// RFC 8200 section 5: the minimum MTU of IPv6.
 const SMALLEST_V6: usize = 1280;
 
-/// Selects the outer DS field and the path, and drops packets that the tunnel cannot carry.
+/// Selects the outer DS field and the path, and drops packets that the tunnel cannot carry. `is_full` tells of an endpoint whether packets to
+/// it would be lost now: sealing them would cost the other peers their share of the processor.
 pub fn fit(
     batch: &mut Batch,
     inside: Inside,
     drops: &DropCounters,
     errors: &mut IcmpErrors,
+    is_full: impl Fn(&Endpoint) -> bool,
     routed: &mut Vec<Routed>,
     fitted: &mut Vec<Fitted>,
 ) {
@@ -38,6 +48,11 @@ pub fn fit(
             drops.count(DropReason::NoEndpoint, packets.len());
             continue;
         };
+        if is_full(&endpoint) {
+            drops.count(DropReason::PeerCongested, packets.len());
+            peer.unsent.fetch_add(packets.len() as u64, Ordering::Relaxed);
+            continue;
+        }
         let room = peer.state.room(&sa.protection, &endpoint);
         let ds_field = ds_field & room.ds_mask;
         // The MSS is clamped because ICMP too-big errors are often filtered.

@@ -119,7 +119,8 @@ impl<T: Transmit> Egress<T> {
         observer: &mut impl Observer,
     ) {
         let (drops, inside) = (&*self.drops, self.shared.tables.inside());
-        fit::fit(batch, inside, drops, errors, routed, &mut self.fitted);
+        let is_full = |endpoint: &_| self.outside.is_full(endpoint);
+        fit::fit(batch, inside, drops, errors, is_full, routed, &mut self.fitted);
         observer.finished(&fit::STAGE);
         assign::assign(batch, inside.mtu, now, drops, &mut self.fitted, assigned);
         observer.finished(&assign::STAGE);

@@ -49,7 +49,7 @@ pub use ike::{Ike, IkeError, IkeSockets, Peers, check_ike};
 pub use lcores::Queues;
 pub use opener::{OpenError, Opener};
 pub use plan::{Plan, PortPlan};
-pub use ports::{FramePort, PortError, Queue, open_all};
+pub use ports::{BUSY, FramePort, PortError, Queue, open_all};
 pub use reload::{Control, ReloadError};
 pub use reopen::Reopened;
 pub use statistics::Statistics;

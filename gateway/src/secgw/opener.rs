@@ -11,6 +11,7 @@ use config::secgw::Driver;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Why there are no ports.
@@ -40,6 +41,7 @@ pub(super) type Opened = (Vec<Vec<FramePort>>, Arc<Reopened>);
 struct Request {
     ports: Vec<PortPlan>,
     stopper: Stopper,
+    patience: Duration,
     reply: oneshot::Sender<Result<Opened, OpenError>>,
 }
 
@@ -62,27 +64,32 @@ impl Opener {
         Ok(Self(requests))
     }
 
-    /// Opens ports; `stopper` is that of their workers.
-    pub(super) async fn open(&self, ports: Vec<PortPlan>, stopper: Stopper) -> Result<Opened, OpenError> {
+    /// Opens ports; `stopper` is that of their workers. See [`open_all`] for `patience`.
+    pub(super) async fn open(
+        &self,
+        ports: Vec<PortPlan>,
+        stopper: Stopper,
+        patience: Duration,
+    ) -> Result<Opened, OpenError> {
         let (reply, answer) = oneshot::channel();
-        let _ = self.0.send(Request { ports, stopper, reply });
+        let _ = self.0.send(Request { ports, stopper, patience, reply });
         answer.await.unwrap_or(Err(OpenError::Ended))
     }
 }
 
 fn serve(inbox: &Receiver<Request>) {
-    for Request { ports, stopper, reply } in inbox {
+    for Request { ports, stopper, patience, reply } in inbox {
         // The daemon may be about to end.
-        let _ = reply.send(open_and_watch(&ports, stopper));
+        let _ = reply.send(open_and_watch(&ports, stopper, patience));
     }
 }
 
-fn open_and_watch(ports: &[PortPlan], stopper: Stopper) -> Result<Opened, OpenError> {
+fn open_and_watch(ports: &[PortPlan], stopper: Stopper, patience: Duration) -> Result<Opened, OpenError> {
     let may_load = caps::has_cap(None, CapSet::Effective, Capability::CAP_BPF).unwrap_or(true);
     if let Some(port) = ports.iter().find(|port| port.driver == Driver::AfXdp && !may_load) {
         return Err(OpenError::NoBpf(port.number));
     }
-    let opened = open_all(ports, stopper.workers())?;
+    let opened = open_all(ports, stopper.workers(), patience)?;
     let reopened = Reopened::watch(ports, &opened, stopper)?;
     Ok((opened, reopened))
 }

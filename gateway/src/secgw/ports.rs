@@ -27,8 +27,8 @@ pub enum PortError {
     Dpdk(u16, DeviceError),
     /// Other queues than are received from: the kernel would have the frames of some.
     #[error(
-        "port {number}: {interface} has {queues} queues{from}, and lcores receive from {wanted}\n  \
-         fix: ethtool -L {interface} {words}, or name its queues in --config"
+        "port {number}: {interface} has {queues} queues{from}, and frames are received from {wanted}\n  \
+         fix: ethtool -L {interface} {words} (with postern secgw: or name its queues in --config)"
     )]
     Queues {
         /// The port.
@@ -44,7 +44,7 @@ pub enum PortError {
         /// The words that set it so.
         words: String,
     },
-    /// An interface whose MTU is shorter than `--mtu`.
+    /// An interface whose MTU is too short.
     #[error(
         "port {number}: {interface} has an MTU of {mtu}, and packets are up to {wanted} bytes long\n  \
          fix: ip link set dev {interface} mtu {wanted}"
@@ -62,7 +62,7 @@ pub enum PortError {
 }
 
 /// How long a TAP interface that another process has open is waited for: one that was killed may still be closing it.
-const BUSY: Duration = Duration::from_secs(2);
+pub const BUSY: Duration = Duration::from_secs(2);
 /// How often it is tried meanwhile.
 const RETRY: Duration = Duration::from_millis(10);
 /// The MTU of all interfaces of Ethernet, unless another is set.
@@ -107,14 +107,19 @@ impl Queue {
     }
 }
 
-/// Opens ports for so many workers: for each worker, all ports, with the queues that it receives from.
+/// Opens ports for so many workers: for each worker, all ports, with the queues that it receives from. TAP interfaces that another process has
+/// open are waited for with this patience, such as [`BUSY`].
 ///
 /// # Errors
 /// See [`open`].
-pub fn open_all(plans: &[PortPlan], workers: usize) -> Result<Vec<Vec<FramePort>>, PortError> {
+pub fn open_all(
+    plans: &[PortPlan],
+    workers: usize,
+    patience: Duration,
+) -> Result<Vec<Vec<FramePort>>, PortError> {
     let mut of_workers: Vec<Vec<FramePort>> = (0..workers).map(|_| Vec::new()).collect();
     for plan in plans {
-        for (ports, port) in of_workers.iter_mut().zip(open(plan, workers)?) {
+        for (ports, port) in of_workers.iter_mut().zip(open(plan, workers, patience)?) {
             ports.push(port);
         }
     }
@@ -126,13 +131,13 @@ pub fn open_all(plans: &[PortPlan], workers: usize) -> Result<Vec<Vec<FramePort>
 ///
 /// # Errors
 /// The interface is missing, down or used, has not the right number of queues, or a right is missing.
-pub fn open(plan: &PortPlan, workers: usize) -> Result<Vec<FramePort>, PortError> {
+pub fn open(plan: &PortPlan, workers: usize, patience: Duration) -> Result<Vec<FramePort>, PortError> {
     let (number, name) = (plan.number, plan.interface.as_str());
     let link = |error| PortError::Link(number, error);
     check_mtu(plan)?;
     let (queues, transmits) = match plan.driver {
         Driver::AfXdp => open_xdp(plan, workers)?,
-        Driver::Tap => open_tap(plan, workers).map_err(|error| PortError::Tap(number, error))?,
+        Driver::Tap => open_tap(plan, workers, patience).map_err(|error| PortError::Tap(number, error))?,
         Driver::Dpdk => return Ok(of_workers(plan, workers, dpdk::open(plan, workers)?)),
         // The plan refuses other drivers.
         Driver::AfPacket | Driver::Pcap | Driver::Crypto => open_packet(plan, workers).map_err(link)?,
@@ -241,9 +246,9 @@ fn open_xdp(plan: &PortPlan, workers: usize) -> Result<Halves, PortError> {
 }
 
 /// All workers send by all queues: the kernel takes frames of one queue from any thread.
-fn open_tap(plan: &PortPlan, workers: usize) -> Result<Halves, TunError> {
+fn open_tap(plan: &PortPlan, workers: usize, patience: Duration) -> Result<Halves, TunError> {
     let count = plan.queues.receivers.len().max(1);
-    let opened = when_free(|| tap::open_queues(&plan.interface, count, plan.frame()))?;
+    let opened = when_free(patience, || tap::open_queues(&plan.interface, count, plan.frame()))?;
     tap::set_up(&plan.interface, plan.address, Some(plan.mtu).filter(|&mtu| mtu > USUAL_MTU))?;
     let transmits = (0..workers).map(|worker| -> Box<dyn Transmit> {
         let own = (0..opened.len()).find(|&queue| plan.queues.receiver(queue, workers) == worker);
@@ -254,11 +259,11 @@ fn open_tap(plan: &PortPlan, workers: usize) -> Result<Halves, TunError> {
 }
 
 /// Opens a TAP interface once no other process has it open.
-fn when_free<T>(open: impl Fn() -> Result<T, TunError>) -> Result<T, TunError> {
+fn when_free<T>(patience: Duration, open: impl Fn() -> Result<T, TunError>) -> Result<T, TunError> {
     let begun = Instant::now();
     loop {
         match open() {
-            Err(TunError::Busy(_)) if begun.elapsed() < BUSY => std::thread::sleep(RETRY),
+            Err(TunError::Busy(_)) if begun.elapsed() < patience => std::thread::sleep(RETRY),
             outcome => return outcome,
         }
     }

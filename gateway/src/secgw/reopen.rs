@@ -2,7 +2,7 @@
 //! workers. The other ports go on meanwhile. It also logs when the link of a port of DPDK goes up and down.
 
 use super::plan::PortPlan;
-use super::ports::{FramePort, open};
+use super::ports::{BUSY, FramePort, open};
 use super::stopper::Stopper;
 use crate::rights::Rights;
 use ::dpdk::port::LinkState;
@@ -135,7 +135,7 @@ impl Watched {
         if there.is_some() && there == self.index {
             return None;
         }
-        match open(&self.plan, workers) {
+        match open(&self.plan, workers, BUSY) {
             Ok(ports) => {
                 self.index = index(&self.plan.interface);
                 self.said = None;

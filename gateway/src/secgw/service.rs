@@ -10,6 +10,7 @@ use super::configured::TooManyThreads;
 use super::ike::{Ike, IkeError, IkeSockets, why_not};
 use super::opener::OpenError;
 use super::plan::Plan;
+use super::ports::BUSY;
 use super::reload::{Control, ReloadError};
 use super::statistics::Statistics;
 use super::stopper::Stopper;
@@ -30,6 +31,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 
 /// Why a gateway is not what it is to be.
@@ -104,6 +106,8 @@ pub struct SecgwService {
     ended: BTreeMap<String, (Numbers, Arc<SecgwTables>)>,
     /// Gateways whose ports could not be opened.
     missing: BTreeMap<String, Secgw>,
+    /// What was last said of each of these.
+    said: BTreeMap<String, String>,
     intents: BTreeMap<String, Intent>,
     shown: Gateways,
 }
@@ -152,13 +156,14 @@ impl Service for SecgwService {
             let Some(wanted) = self.intents.get(name).map(|intent| intent.wanted.clone()) else {
                 return Ok(());
             };
-            let done = self.apply(name, wanted.clone(), context).await;
+            let done = self.apply(name, wanted.clone(), BUSY, context).await;
             done.map_err(|error| match error {
                 // Rights do not.
                 error @ ServiceError::Open(_, OpenError::NoBpf(_)) => Refusal::new(error, false),
                 // An interface may come later.
                 error @ ServiceError::Open(..) => {
                     self.missing.extend(wanted.map(|wanted| (name.to_owned(), wanted)));
+                    self.said.insert(name.to_owned(), error.to_string());
                     Refusal::unfinished(error)
                 }
                 error => Refusal::new(error, false),
@@ -177,7 +182,7 @@ impl Service for SecgwService {
             let Some(before) = self.intents.get(name).map(|intent| intent.before.clone()) else {
                 return Ok(());
             };
-            let undone = self.apply(name, before.clone(), context).await;
+            let undone = self.apply(name, before.clone(), BUSY, context).await;
             undone.map_err(|error| {
                 self.missing.extend(before.map(|before| (name.to_owned(), before)));
                 Refusal::new(error, true)
@@ -193,10 +198,15 @@ impl Service for SecgwService {
     fn maintain<'a>(&'a mut self, context: &'a Context) -> Work<'a, ()> {
         Box::pin(async {
             for (name, settings) in self.missing.clone() {
-                match self.apply(&name, Some(settings.clone()), context).await {
+                // Without patience: a commit waits for the thread that opens ports.
+                match self.apply(&name, Some(settings.clone()), Duration::ZERO, context).await {
                     Ok(()) => tracing::info!("{}: its ports are open now", path_of(&name)),
                     Err(error) => {
-                        tracing::debug!("{error}");
+                        let error = error.to_string();
+                        if self.said.get(&name) != Some(&error) {
+                            tracing::warn!("{error}");
+                            self.said.insert(name.clone(), error);
+                        }
                         self.missing.insert(name, settings);
                     }
                 }
@@ -263,6 +273,7 @@ impl SecgwService {
         &mut self,
         name: &str,
         wanted: Option<Secgw>,
+        patience: Duration,
         context: &Context,
     ) -> Result<(), ServiceError> {
         self.missing.remove(name);
@@ -285,18 +296,24 @@ impl SecgwService {
             tables.end();
         }
         match wanted {
-            Some(wanted) => self.create(name, wanted, context).await,
+            Some(wanted) => self.create(name, wanted, patience, context).await,
             None => Ok(()),
         }
     }
 
-    async fn create(&mut self, name: &str, settings: Secgw, context: &Context) -> Result<(), ServiceError> {
+    async fn create(
+        &mut self,
+        name: &str,
+        settings: Secgw,
+        patience: Duration,
+        context: &Context,
+    ) -> Result<(), ServiceError> {
         let path = path_of(name).to_string();
         let opener = context.opener.as_ref().ok_or_else(|| ServiceError::NoOpener(path.clone()))?;
         let plan = plan_of(name, &settings)?;
         let stopper =
             Stopper::new(plan.lcores.len()).map_err(|error| ServiceError::Resources(path.clone(), error))?;
-        let opened = opener.open(plan.ports.clone(), stopper.clone()).await;
+        let opened = opener.open(plan.ports.clone(), stopper.clone(), patience).await;
         let (ports, reopened) = opened.map_err(|error| ServiceError::Open(path.clone(), error))?;
         let sockets = (!plan.ike_peers.is_empty()).then(IkeSockets::bind).transpose();
         let of_ike = |error| ServiceError::Ike(path.clone(), error);
@@ -328,6 +345,7 @@ impl SecgwService {
         self.shown.show(name, statistics, handle.clone());
         let control = control.with_ike(handle);
         self.served.insert(name.to_owned(), Served { settings, control, ike, stopper, threads });
+        self.said.remove(name);
         self.ended.remove(name);
         Ok(())
     }

@@ -340,7 +340,8 @@ impl Worker {
             LookUp { tables, verdicts: &mut self.verdicts_out, acquire: &mut self.acquire, now };
         outbound::protect(batch, &mut look_up, drops, routed, headers, leaving);
         tables.modes.clamp_out(batch, routed);
-        fit::fit(batch, inside, drops, &mut self.errors, routed, &mut self.fitted);
+        // Which port, and whether it is full, is known behind the outer header.
+        fit::fit(batch, inside, drops, &mut self.errors, |_| false, routed, &mut self.fitted);
         assign::assign(batch, inside.mtu, now, drops, &mut self.fitted, &mut self.assigned);
         encrypt::encrypt(batch, drops, &mut self.assigned);
         outbound::wrap(batch, &self.assigned, headers, drops, leaving);

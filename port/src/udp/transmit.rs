@@ -245,6 +245,10 @@ fn lose(batch: &mut Batch, packets: &[usize], reason: DropReason, drops: &DropCo
 }
 
 impl Transmit for UdpTransmit {
+    fn is_full(&self, endpoint: &Endpoint) -> bool {
+        self.congestion.is_full(&endpoint.into())
+    }
+
     fn transmit(&mut self, batch: &mut Batch, drops: &DropCounters) {
         let sockets = self.slot.load();
         let mut plan = Plan::default();
