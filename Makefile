@@ -6,7 +6,7 @@ FEATURES ?=
 FUZZ_SECONDS ?= 60
 RUN ?= bench/runs/$(shell date +%F)-$(shell uname -m)
 
-.PHONY: help setup build demo test lint fuzz bench docs install clean
+.PHONY: help setup build demo test lint fuzz bench docs install dist dist-check clean
 
 help:
 	@echo "make demo    two sites on this machine, a tunnel between them, real traffic, a table (root)"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench   all benchmarks, written to RUN=$(RUN) (root)"
 	@echo "make docs    the guide as a book, in target/book"
 	@echo "make setup   only what these need"
+	@echo "make dist    .deb, .rpm and a tarball of this machine's architecture, in target/dist; make dist-check tries them (root)"
 	@echo "make install the program to /usr/local/bin, with its second name for wg-quick, man pages and completions; FEATURES=dpdk"
 
 setup:
@@ -61,6 +62,12 @@ ifneq ($(filter dpdk,$(FEATURES)),)
 	install -D target/release/libpostern_dpdk.so $(DESTDIR)/usr/local/lib/postern/libpostern_dpdk.so
 endif
 	target/release/postern generate manual $(DESTDIR)/usr/local/share
+
+dist: build
+	scripts/dist.sh make
+
+dist-check: build
+	scripts/dist.sh check
 
 clean:
 	$(CARGO) clean

@@ -4,12 +4,14 @@
 //! receive → lay out → seal → transmit        receive → open → strip → transmit
 //! ```
 //! It has the gateway's ports and cipher, one peer, a fixed key, and nothing else: no route, handshake, replay window, timer
-//! or counter. What it is faster by is the price of the gateway's other stages. It is configured as wireguard-go is, and
-//! uses the endpoint and the port alone.
+//! or counter but those of its ports. What it is faster by is the price of the gateway's other stages. It is configured as
+//! wireguard-go is, and uses the endpoint and the port alone.
 
 use crate::Outcome;
 use arc_swap::ArcSwapOption;
 use crypto::{Cipher, Engine};
+use gateway::api::model::Workers;
+use gateway::api::show_worker;
 use gateway::host;
 use gateway::host::netlink::LinkChange;
 use gateway::tunnel_interface::QUEUE_LENGTH;
@@ -17,10 +19,11 @@ use packet::header::wireguard::DATA_OVERHEAD;
 use packet::{Batch, DropCounters, Endpoint, Train};
 use port::tun::{self, TunDevice, TunReceive, TunTransmit};
 use port::udp::{self, UdpReceive, UdpSockets, UdpTransmit};
-use port::{Offloads, Receive, Transmit, Wake};
+use port::{Offloads, Receive, Tally, Transmit, Wake};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tunnel::Protection;
@@ -42,9 +45,13 @@ pub fn serve(interface: &str, engine: &dyn Engine) -> Outcome<()> {
     let (port, remote) = configure(interface)?;
     let sockets = Arc::new(UdpSockets::bind(port, 0, &offloads)?);
     let slot = Arc::new(ArcSwapOption::new(Some(sockets)));
+    let tallies = ["out", "in"].map(|worker| (worker, Arc::new(Tally::default())));
+    let [(_, of_out), (_, of_in)] = tallies.clone();
     let (inside, to_inside) = tun::halves(device, Arc::clone(&offloads));
-    let outside = UdpReceive::new(Arc::clone(&slot), Arc::clone(&offloads));
-    let to_outside = UdpTransmit::new(slot, offloads);
+    let (inside, to_inside) = (inside.counted(Arc::clone(&of_out)), to_inside.counted(Arc::clone(&of_in)));
+    let outside = UdpReceive::new(Arc::clone(&slot), Arc::clone(&offloads)).counted(of_in);
+    let to_outside = UdpTransmit::new(slot, offloads).counted(of_out);
+    tell_counts(interface.to_owned(), tallies)?;
     let key = || Ok::<_, crypto::engine::LoadError>(engine.load(Cipher::ChaCha20Poly1305, &KEY)?.into());
     let (sealing, opening): (Protection, Protection) = (key()?, key()?);
     std::thread::scope(|scope| {
@@ -52,6 +59,25 @@ pub fn serve(interface: &str, engine: &dyn Engine) -> Outcome<()> {
         carry_out(inside, to_outside, &sealing, remote)?;
         inbound.join().map_err(|_| "the inbound thread panicked")?
     })
+}
+
+/// The name of the socket, in the namespace of the ceiling, that tells what it has counted.
+pub(crate) fn counts_of(interface: &str) -> io::Result<UnixAddress> {
+    UnixAddress::from_abstract_name(format!("postern-ceiling-{interface}"))
+}
+
+/// Tells each client what the ports have counted, as `GET /v1/workers` does.
+fn tell_counts(interface: String, tallies: [(&'static str, Arc<Tally>); 2]) -> io::Result<()> {
+    let listener = UnixListener::bind_addr(&counts_of(&interface)?)?;
+    let tell = move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let workers = tallies.each_ref().map(|(worker, tally)| show_worker(&interface, worker, tally));
+            let workers = Workers { workers: workers.into() };
+            // A client that has gone asks again.
+            let _ = serde_json::to_string(&workers).map(|text| client.write_all(text.as_bytes()));
+        }
+    };
+    std::thread::Builder::new().name("counts".to_owned()).spawn(tell).map(drop)
 }
 
 /// Waits for a request that names an endpoint; returns it and the port.

@@ -4,6 +4,8 @@
 //! a shared machine change by a third from minute to minute.
 #![forbid(unsafe_code)]
 
+mod api;
+pub mod calls;
 pub mod ceiling;
 pub mod choice;
 pub mod commit;

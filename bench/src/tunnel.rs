@@ -4,6 +4,7 @@
 //! machine affects all. Every second round goes backwards: no daemon is always the first.
 
 use crate::Outcome;
+use crate::calls::{self, Calls, Counts, Watch};
 use crate::report::{Machine, median, short, table};
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::Lab;
@@ -59,6 +60,8 @@ pub struct Report {
     pub daemons: Vec<(String, String)>,
     /// The measured quantities.
     pub results: Vec<Quantity>,
+    /// What the workers that carried the packets have asked of the kernel.
+    pub calls: Vec<Calls>,
     /// Failed measurements: measurement, daemon, error.
     pub failures: Vec<[String; 3]>,
 }
@@ -142,6 +145,15 @@ impl Test {
                     (format!("{name}, 99th percentile"), "ms", false),
                 ]
             }
+        }
+    }
+
+    /// From which gateway of a tunnel its packets go, if they go one way.
+    fn sender(self) -> Option<usize> {
+        match self {
+            Self::Tcp { reverse, .. } => Some(usize::from(reverse)),
+            Self::Udp { .. } => Some(0),
+            Self::RoundTripIdle | Self::RoundTripLoaded => None,
         }
     }
 
@@ -264,7 +276,7 @@ fn measure_all(
     tunnels: &[&Tunnel],
     extent: &Extent,
 ) -> Outcome<Report> {
-    let (mut results, mut failures) = (Vec::new(), Vec::new());
+    let (mut results, mut calls, mut failures) = (Vec::new(), Vec::new(), Vec::new());
     let steps = extent.tests.len() * tunnels.len() * extent.rounds as usize;
     let progress = progress_bar(extent.progress, steps as u64);
     for test in &extent.tests {
@@ -273,11 +285,13 @@ fn measure_all(
             .into_iter()
             .map(|(name, unit, more)| Quantity::new(name, unit, more, tunnels.len()))
             .collect();
+        let mut counts: Vec<Counts> = tunnels.iter().map(|_| Counts::default()).collect();
         for round in 0..extent.rounds {
             for position in 0..tunnels.len() {
                 let index = if round % 2 == 0 { position } else { tunnels.len() - 1 - position };
                 let (tunnel, daemon) = (tunnels[index], &daemons[index].0);
                 progress.set_message(format!("{} on {daemon}", test.name()));
+                let watched = test.sender().and_then(|sender| Watch::start(lab, tunnel, sender));
                 let values = match test.measure(lab, tunnel, extent.seconds) {
                     Ok(values) => values,
                     // A failure of another daemon is reported; a failure of the first ends the benchmark.
@@ -287,6 +301,7 @@ fn measure_all(
                     }
                     Err(error) => return Err(error),
                 };
+                counts[index].extend(watched.and_then(|watch| watch.end(lab, tunnel)));
                 for (quantity, value) in quantities.iter_mut().zip(values) {
                     quantity.values[index].push(value);
                 }
@@ -295,9 +310,11 @@ fn measure_all(
         }
         quantities.iter_mut().for_each(Quantity::finish);
         results.extend(quantities);
+        let of_daemons = counts.into_iter().zip(&daemons);
+        calls.extend(of_daemons.flat_map(|(counts, (daemon, _))| counts.finish(&test.name(), daemon)));
     }
     progress.finish_and_clear();
-    Ok(Report { machine: Machine::here(), seconds: extent.seconds, daemons, results, failures })
+    Ok(Report { machine: Machine::here(), seconds: extent.seconds, daemons, results, calls, failures })
 }
 
 pub(crate) fn progress_bar(shown: bool, steps: u64) -> ProgressBar {
@@ -336,12 +353,13 @@ impl Report {
         let failures = self.failures.iter();
         let failures = failures.map(|[test, daemon, why]| format!("{daemon} failed: {test}: {why}\n"));
         format!(
-            "{}{}\nmedians of {} measurements of {} s, in alternation, every second round backwards\n\n{}{}",
+            "{}{}\nmedians of {} measurements of {} s, in alternation, every second round backwards\n\n{}{}{}",
             self.machine.head(),
             versions.join("\n"),
             self.results.first().map_or(0, |quantity| quantity.values[0].len()),
             self.seconds,
             table(&head, &rows),
+            calls::text(&self.calls),
             failures.collect::<String>()
         )
     }

@@ -209,7 +209,8 @@ fn show_drops(interface: &str, drops: &Drops) -> Vec<model::Drop> {
     DropReason::ALL.iter().map(show).collect()
 }
 
-fn show_worker(interface: &str, worker: &str, tally: &Tally) -> model::Worker {
+/// A worker, as `GET /v1/workers` shows it.
+pub fn show_worker(interface: &str, worker: &str, tally: &Tally) -> model::Worker {
     let counted = tally.read();
     let bursts = counted.bursts.iter().enumerate();
     model::Worker {

@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# Makes the packages of this machine's architecture in target/dist: .deb, .rpm, and a tarball; or tries them.
+#   scripts/dist.sh           make them, of target/release/postern (`make dist` builds it first)
+#   scripts/dist.sh check     lintian; and in a chroot: install, upgrade, remove and purge (root)
+# The same program gives the same bytes: times are those of the last commit.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+dist=target/dist
+tool=.peers/nfpm
+export SOURCE_DATE_EPOCH
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2> /dev/null || echo 1)
+# Names that reach nobody: a distribution puts its own here.
+export MAINTAINER="${MAINTAINER:-The Postern authors <authors@postern.invalid>}" HOMEPAGE=${HOMEPAGE:-https://postern.invalid}
+as_root=()
+[ "$(id -u)" = 0 ] || as_root=(sudo)
+
+say() { printf '\033[1m[dist]\033[0m %s\n' "$*"; }
+fail() { printf '%s\n' "$@" >&2; exit 1; }
+install_packages() {
+  say "apt-get install $*"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" > /dev/null
+}
+
+# nfpm makes all formats of packages from one file.
+get_nfpm() {
+  [ ! -x "$tool" ] || return 0
+  command -v go > /dev/null || install_packages golang-go
+  say "go install github.com/goreleaser/nfpm/v2/cmd/nfpm, about 3 minutes"
+  GOBIN=$PWD/.peers go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.41.3
+}
+
+# The newest symbol version of a library that the program needs.
+newest() {
+  objdump -T "$1" | grep -o "$2_[0-9.]*" | sort -uV | tail -n 1 | sed "s/$2_//"
+}
+
+# What is below /usr, of a program that is stripped: the units, the manual, completions, the guide, examples.
+stage() {
+  local stage=$1 unit document
+  rm -rf "$stage"
+  install -D target/release/postern "$stage/usr/bin/postern"
+  strip --strip-unneeded "$stage/usr/bin/postern"
+  target/release/postern generate manual "$stage/usr/share" > /dev/null
+  find "$stage/usr/share/man" -type f -exec gzip -9n '{}' +
+  mkdir -p "$stage/usr/lib/systemd/system" "$stage/usr/share/doc/postern/examples"
+  for unit in examples/systemd/*; do
+    # The lines that say where to copy them have no meaning here.
+    sed -e 's|/usr/local/bin|/usr/bin|g' -e '/^# After `make install`/d' -e '/^#   \(useradd\|install\|cp\|systemctl\) /d' \
+      -e 's| After `make install`:$||; s| *Copy this file.*then:$||' "$unit" > "$stage/usr/lib/systemd/system/$(basename "$unit")"
+  done
+  cp -r examples/. "$stage/usr/share/doc/postern/examples/"
+  rm -rf "$stage/usr/share/doc/postern/examples/systemd"
+  for document in README.md ARCHITECTURE.md SECURITY.md; do cp "$document" "$stage/usr/share/doc/postern/"; done
+  cp -r docs "$stage/usr/share/doc/postern/guide"
+  rm -f "$stage/usr/share/doc/postern/guide/book.toml"
+  gzip -9nc CHANGELOG.md > "$stage/usr/share/doc/postern/changelog.gz"
+  debian_changelog | gzip -9n > "$stage/usr/share/doc/postern/changelog.Debian.gz"
+  install -D packaging/lintian-overrides "$stage/usr/share/lintian/overrides/postern"
+  copyright > "$stage/usr/share/doc/postern/copyright"
+  find "$stage" -type d -exec chmod 0755 '{}' +
+  find "$stage" -type f ! -path '*/bin/*' -exec chmod 0644 '{}' +
+  find "$stage" -exec touch -h -d "@$SOURCE_DATE_EPOCH" '{}' +
+}
+
+debian_changelog() {
+  printf 'postern (%s-1) unstable; urgency=medium\n\n  * See changelog.gz.\n\n -- %s  %s\n' \
+    "${VERSION:-$version}" "$MAINTAINER" "$(date -uR -d "@$SOURCE_DATE_EPOCH")"
+}
+
+copyright() {
+  cat <<END
+Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: Postern
+
+Files: *
+Copyright: The Postern authors
+License: Apache-2.0 or Expat
+
+License: Apache-2.0
+ On Debian systems, the text is in /usr/share/common-licenses/Apache-2.0.
+
+License: Expat
+$(sed -e '1,/^$/d' -e 's/^$/./' -e 's/^/ /' LICENSE-MIT)
+END
+}
+
+pack() {
+  local said
+  # It writes errors to standard output.
+  # Debian has the licence in a file of its own, and no such field.
+  if [ "$1" = deb ]; then sed '/^license:/d' packaging/nfpm.yaml; else cat packaging/nfpm.yaml; fi > target/nfpm.yaml
+  said=$("$tool" package --config target/nfpm.yaml --packager "$1" --target "$2") || fail "nfpm: $said"
+}
+
+make_packages() {
+  local architecture format
+  [ -x target/release/postern ] || fail "target/release/postern is missing" "  fix: make dist"
+  get_nfpm
+  architecture=$(dpkg --print-architecture)
+  rm -rf "$dist" && mkdir -p "$dist"
+  stage target/stage
+  GLIBC=$(newest target/stage/usr/bin/postern GLIBC)
+  export GLIBC VERSION=${VERSION:-$version} ARCH=$architecture
+  for format in deb rpm; do
+    pack "$format" "$dist/"
+  done
+  tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C target/stage -cJf "$dist/postern-$VERSION-$architecture.tar.xz" usr
+  (cd "$dist" && sha256sum ./* > SHA256SUMS)
+  ls -l "$dist" | awk 'NR > 1 { printf "%8.1f MB  %s\n", $5 / 1e6, $9 }'
+}
+
+# In a Debian of its own.
+check() {
+  local root deb newer
+  [ "$(id -u)" = 0 ] || fail "root is needed for the chroot"
+  make_packages
+  deb=$(ls "$dist"/*.deb)
+  command -v lintian > /dev/null || install_packages lintian
+  command -v debootstrap > /dev/null || install_packages debootstrap
+  say "lintian"
+  lintian --allow-root --fail-on error,warning "$deb"
+  say "the same package once more, byte by byte"
+  cp "$deb" target/first.deb
+  make_packages > /dev/null
+  cmp target/first.deb "$deb"
+  say "a newer version, for the upgrade"
+  mkdir -p target/newer
+  VERSION=$version+1 pack deb target/newer/
+  newer=$(ls -t target/newer/*.deb | head -n 1)
+  root=$(mktemp -d)
+  # shellcheck disable=SC2064
+  trap "umount -q '$root/proc' || true; rm -rf '$root'" EXIT
+  say "debootstrap $(. /etc/os-release && echo "$VERSION_CODENAME"), about a minute"
+  debootstrap --variant=minbase "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$root" > target/debootstrap.log 2>&1 || { tail -n 5 target/debootstrap.log >&2; exit 1; }
+  mount -t proc proc "$root/proc"
+  cp "$deb" "$root/old.deb"
+  cp "$newer" "$root/new.deb"
+  cp packaging/try.sh "$root/try.sh"
+  chroot "$root" /bin/sh /try.sh
+}
+
+case "${1:-make}" in
+  make) make_packages ;;
+  check) check ;;
+  *) sed -n 's/^# \?//; 2,5p' "$0" >&2; exit 2 ;;
+esac
