@@ -65,6 +65,7 @@ mod suite;
 mod system;
 mod tabulate;
 mod terminal;
+mod top;
 mod transfer;
 mod version;
 mod vpn;

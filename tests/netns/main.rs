@@ -53,6 +53,7 @@ mod shell;
 mod statistics;
 mod support;
 mod tester;
+mod top;
 mod transactions;
 mod tunnel;
 mod uapi;

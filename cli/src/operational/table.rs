@@ -10,6 +10,7 @@ use crate::show_log::{self as log, Of};
 use crate::{
     advise, explain, explain_wireguard, reload, reset, show, show_bottleneck, show_crypto, show_https,
     show_machine, show_metrics, show_openvpn, show_qat, show_secgw, show_threads, show_vpn, status, system,
+    top,
 };
 use gateway::openvpn::model::Mode;
 
@@ -60,6 +61,14 @@ const SECGW: &str = "/v1/secgw";
 const CRYPTO: &str = "/v1/crypto";
 
 const CONFIRMED: &[Flag] = &[Flag { name: reboot::YES, about: "Do not ask" }];
+
+const TOP: &[Flag] = &[
+    Flag { name: "once", about: "Print one line for each interface and peer, and end" },
+    Flag { name: "lines", about: "Print such lines each second, as without a terminal" },
+];
+const TOP_KEYS: &str = "Keys: q quits, Enter explains the selected row, / filters, v shows interfaces, peers or both, n s i o l h e order by \
+     name, state, rate in, rate out, losses, handshake or engine, and the same key again reverses the order. NO_COLOR \
+     switches colours off. With --json it prints one object a second.";
 
 const STATUS_STATUS: &str = "Exit status: 0 if everything is up that should be, 1 if something is not, 2 if no daemon answers. \
      A peer without traffic that need not be connected is not down. Warnings do not change the exit status.";
@@ -362,6 +371,14 @@ pub(super) static TABLE: &[Entry] = &[
         Ok(version::all())
     }),
     entry("show version kernel", "Show the release of the kernel", |_| Ok(version::kernel())),
+    entry(
+        "top",
+        "Follow interfaces and peers with rates, states and engines, on the whole terminal",
+        top::run,
+    )
+    .options(TOP)
+    .asks("/v1/facts")
+    .more(TOP_KEYS),
     entry("monitor vpn", "Show the rates of all peers", rates::follow),
     entry("monitor bottleneck", "Show what limits the speed of each interface", |request| {
         Ok(show_bottleneck::follow(request))
