@@ -22,6 +22,7 @@ mod engines;
 mod explain;
 mod explain_wireguard;
 mod generate;
+mod health;
 mod host;
 mod https;
 mod import;

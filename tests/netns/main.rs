@@ -13,6 +13,7 @@ mod engines;
 mod esp;
 mod frames;
 mod handoff;
+mod health;
 mod https;
 mod import;
 mod ipsec;

@@ -2,6 +2,7 @@
 
 use super::names::Names;
 use super::{Argument, Entry, Flag, entry};
+use crate::health;
 use crate::host::interfaces::Kind;
 use crate::host::{interfaces, processes, reboot, sensors, version};
 use crate::monitor::{bandwidth, command, traffic, vpn as rates};
@@ -74,6 +75,8 @@ const STATUS_STATUS: &str = "Exit status: 0 if everything is up that should be, 
      A peer without traffic that need not be connected is not down. Warnings do not change the exit status.";
 const RELOAD_STATUS: &str =
     "Exit status: 0 if all of the file is in force, 1 if it is not, 2 if no daemon answers.";
+const HEALTH_STATUS: &str =
+    "Exit status: 0 if no rule fails, 1 if one does, 2 if no daemon answers. What is unknown does not fail.";
 const EXPLAIN_STATUS: &str =
     "Exit status: 0 if the peer and its tunnels are up, 1 if they are not, 2 if no daemon answers.";
 
@@ -233,6 +236,13 @@ pub(super) static TABLE: &[Entry] = &[
     entry("show bottleneck NAME", "The same for one interface", show_bottleneck::show)
         .arguments(&[ANY])
         .asks("/v1/bottleneck"),
+    entry(
+        "show health",
+        "Look for a second at what is wrong with the gateway, and say what to do",
+        health::show,
+    )
+    .asks("/v1/facts")
+    .more(HEALTH_STATUS),
     entry("show vpn ipsec sa", "List the tunnels with state, traffic and algorithms", show_vpn::sas)
         .asks(IPSEC),
     entry("show vpn ipsec sa detail", "Show all details of the IKE SAs and tunnels", show_vpn::details)
@@ -384,6 +394,12 @@ pub(super) static TABLE: &[Entry] = &[
         Ok(show_bottleneck::follow(request))
     })
     .asks("/v1/bottleneck"),
+    entry(
+        "monitor health",
+        "Print a line when something goes wrong, and one when it is well again",
+        health::follow,
+    )
+    .asks("/v1/facts"),
     entry("monitor bandwidth", "Show the rates of all interfaces", bandwidth::follow),
     entry("monitor bandwidth interface NAME", "Show the rates of one interface", bandwidth::follow)
         .arguments(&[ANY]),
