@@ -1,5 +1,8 @@
 //! The rules: a fact, what is wrong with it, how long before it is an alert, how bad it is, and what to do.
 
+// All rules have one type, also those whose facts are always known.
+#![allow(clippy::unnecessary_wraps)]
+
 use super::Sight;
 use gateway::api::model::{EngineState, OffloadState};
 use gateway::facts::model::{Facts, Protocol, State, Tunnel};

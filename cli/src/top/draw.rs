@@ -149,7 +149,7 @@ fn percent(part: f64) -> String {
     format!("{:.0}%", 100.0 * part)
 }
 
-fn note<'a>(view: &'a View, colours: Colours) -> Line<'a> {
+fn note(view: &View, colours: Colours) -> Line<'_> {
     if view.is_typing || !view.filter.is_empty() {
         let cursor = if view.is_typing { "_" } else { "  (Esc shows all)" };
         return Line::raw(format!("filter: {}{cursor}", view.filter));

@@ -98,7 +98,8 @@ pub(super) fn run(source: Source, out: &mut dyn Write) -> Outcome {
         view: View::default(),
         readings: Readings::default(),
         link: Link::default(),
-        explaining: None,
+        is_explaining: false,
+        wanted: None,
         api,
         sender,
     };
@@ -214,8 +215,9 @@ struct Screen<'a> {
     view: View,
     readings: Readings,
     link: Link,
-    /// The row that is being explained, and one that is wanted next.
-    explaining: Option<Option<Box<Row>>>,
+    is_explaining: bool,
+    /// The row that is to be explained next.
+    wanted: Option<Box<Row>>,
     api: Option<PathBuf>,
     sender: SyncSender<Event>,
 }
@@ -264,11 +266,11 @@ impl Screen<'_> {
 
     /// Asks for an explanation; one is asked for at a time.
     fn explain(&mut self, row: Box<Row>) -> Outcome {
-        if let Some(next) = &mut self.explaining {
-            *next = Some(row);
+        if self.is_explaining {
+            self.wanted = Some(row);
             return Ok(());
         }
-        self.explaining = Some(None);
+        self.is_explaining = true;
         let api = self.api.clone();
         start("explanation", self.sender.clone(), move |events| {
             let _ = events.send(Event::Explained(explain(&row, api.as_deref())));
@@ -276,7 +278,8 @@ impl Screen<'_> {
     }
 
     fn explained(&mut self, text: String) -> Outcome {
-        if let Some(row) = self.explaining.take().flatten() {
+        self.is_explaining = false;
+        if let Some(row) = self.wanted.take() {
             return self.explain(row);
         }
         if let Some(panel) = &mut self.view.panel {

@@ -157,8 +157,7 @@ impl View {
         }
         match key.code {
             KeyCode::Char('q') => return Asked::Quit,
-            KeyCode::Esc if self.panel.is_some() => self.panel = None,
-            KeyCode::Enter if self.panel.is_some() => self.panel = None,
+            KeyCode::Esc | KeyCode::Enter if self.panel.is_some() => self.panel = None,
             KeyCode::Esc => self.filters(String::new()),
             KeyCode::Enter => return self.opens(),
             KeyCode::Char('/') => self.is_typing = true,
