@@ -2,7 +2,7 @@
 
 pub(crate) mod bandwidth;
 pub(crate) mod command;
-mod rates;
+pub(crate) mod rates;
 pub(crate) mod traffic;
 pub(crate) mod vpn;
 

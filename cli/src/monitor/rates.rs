@@ -155,7 +155,7 @@ fn line(time: &str, rate: &Rate) -> String {
 }
 
 /// A rate in the unit that leaves one to three digits before the point.
-fn bits(rate: f64) -> String {
+pub(crate) fn bits(rate: f64) -> String {
     let mut value = rate;
     for unit in ["bit/s", "kbit/s", "Mbit/s"] {
         if value < 999.95 {

@@ -2,6 +2,7 @@
 
 use super::names::Names;
 use super::{Argument, Entry, Flag, entry};
+use crate::health;
 use crate::host::interfaces::Kind;
 use crate::host::{interfaces, processes, reboot, sensors, version};
 use crate::monitor::{bandwidth, command, traffic, vpn as rates};
@@ -10,6 +11,7 @@ use crate::show_log::{self as log, Of};
 use crate::{
     advise, explain, explain_wireguard, reload, reset, show, show_bottleneck, show_crypto, show_https,
     show_machine, show_metrics, show_openvpn, show_qat, show_secgw, show_threads, show_vpn, status, system,
+    top,
 };
 use gateway::openvpn::model::Mode;
 
@@ -61,10 +63,20 @@ const CRYPTO: &str = "/v1/crypto";
 
 const CONFIRMED: &[Flag] = &[Flag { name: reboot::YES, about: "Do not ask" }];
 
+const TOP: &[Flag] = &[
+    Flag { name: "once", about: "Print one line for each interface and peer, and end" },
+    Flag { name: "lines", about: "Print such lines each second, as without a terminal" },
+];
+const TOP_KEYS: &str = "Keys: q quits, Enter explains the selected row, / filters, v shows interfaces, peers or both, n s i o l h e order by \
+     name, state, rate in, rate out, losses, handshake or engine, and the same key again reverses the order. NO_COLOR \
+     switches colours off. With --json it prints one object a second.";
+
 const STATUS_STATUS: &str = "Exit status: 0 if everything is up that should be, 1 if something is not, 2 if no daemon answers. \
      A peer without traffic that need not be connected is not down. Warnings do not change the exit status.";
 const RELOAD_STATUS: &str =
     "Exit status: 0 if all of the file is in force, 1 if it is not, 2 if no daemon answers.";
+const HEALTH_STATUS: &str =
+    "Exit status: 0 if no rule fails, 1 if one does, 2 if no daemon answers. What is unknown does not fail.";
 const EXPLAIN_STATUS: &str =
     "Exit status: 0 if the peer and its tunnels are up, 1 if they are not, 2 if no daemon answers.";
 
@@ -224,6 +236,13 @@ pub(super) static TABLE: &[Entry] = &[
     entry("show bottleneck NAME", "The same for one interface", show_bottleneck::show)
         .arguments(&[ANY])
         .asks("/v1/bottleneck"),
+    entry(
+        "show health",
+        "Look for a second at what is wrong with the gateway, and say what to do",
+        health::show,
+    )
+    .asks("/v1/facts")
+    .more(HEALTH_STATUS),
     entry("show vpn ipsec sa", "List the tunnels with state, traffic and algorithms", show_vpn::sas)
         .asks(IPSEC),
     entry("show vpn ipsec sa detail", "Show all details of the IKE SAs and tunnels", show_vpn::details)
@@ -362,11 +381,25 @@ pub(super) static TABLE: &[Entry] = &[
         Ok(version::all())
     }),
     entry("show version kernel", "Show the release of the kernel", |_| Ok(version::kernel())),
+    entry(
+        "top",
+        "Follow interfaces and peers with rates, states and engines, on the whole terminal",
+        top::run,
+    )
+    .options(TOP)
+    .asks("/v1/facts")
+    .more(TOP_KEYS),
     entry("monitor vpn", "Show the rates of all peers", rates::follow),
     entry("monitor bottleneck", "Show what limits the speed of each interface", |request| {
         Ok(show_bottleneck::follow(request))
     })
     .asks("/v1/bottleneck"),
+    entry(
+        "monitor health",
+        "Print a line when something goes wrong, and one when it is well again",
+        health::follow,
+    )
+    .asks("/v1/facts"),
     entry("monitor bandwidth", "Show the rates of all interfaces", bandwidth::follow),
     entry("monitor bandwidth interface NAME", "Show the rates of one interface", bandwidth::follow)
         .arguments(&[ANY]),

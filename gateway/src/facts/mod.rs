@@ -68,8 +68,10 @@ async fn collect(shown: &Shown) -> Option<Bytes> {
 fn read(shown: &Shown, tunnels: Vec<Tunnel>) -> Facts {
     let status = shown.status();
     let api::Threads { threads, handoffs } = shown.threads();
+    let now = Clock.now();
     Facts {
-        at: Clock.now().wall.as_secs(),
+        at: now.wall.as_secs(),
+        moment: now.monotonic.nanoseconds() / 1_000_000,
         daemon: Daemon {
             version: status.version,
             started: status.started,

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 pub struct Facts {
     /// Seconds since 1970.
     pub at: u64,
+    /// The same moment on a clock that is never set, in milliseconds: rates are over differences of it.
+    #[serde(default)]
+    pub moment: u64,
     /// The daemon.
     pub daemon: Daemon,
     /// Its process.

@@ -54,6 +54,7 @@ fn facts() -> Facts {
     let bursts = [(Some(1), 5), (Some(2), 0), (None, 1)];
     Facts {
         at: 1_800_000_100,
+        moment: 5_000,
         daemon: Daemon {
             version: "0.1.0".to_owned(),
             started: 1_700_000_000,
