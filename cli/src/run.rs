@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     /// Change nothing of the machine: no tuning, tasks, logging, SNMP or name servers
     #[arg(long)]
     no_machine: bool,
-    /// Start no process for `service https` and `service metrics`: the API is on the Unix socket only
+    /// Start no process for `service https`, `service metrics` and `service page`: the API is on the Unix socket only
     #[arg(long)]
     no_https: bool,
     #[command(flatten)]

@@ -71,7 +71,8 @@ impl Daemon {
         }
     }
 
-    async fn ask<T: DeserializeOwned>(&self, path: &str) -> Result<T, Refused> {
+    /// What the daemon has at a place, as JSON.
+    pub(crate) async fn ask<T: DeserializeOwned>(&self, path: &str) -> Result<T, Refused> {
         let (status, body) = self.pass("GET", path, Bytes::new()).await?;
         read(status, &body)
     }

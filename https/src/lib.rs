@@ -1,11 +1,12 @@
-//! The HTTPS server: the API for other machines, and metrics, in a process of its own.
+//! The HTTPS server: the API for other machines, metrics and the status page, in a process of its own.
 //!
 //! ```text
 //! daemon ══ orders: sockets, hashes of keys, certificate ══> process
 //!                                                              │
 //! clients ──> listen ── limits ──> tls ──> answer ──> key ──> vyos, typed ──> API of the daemon (Unix socket)
 //!                                │           └── request: form or JSON      └──> local: operational commands, files
-//!                                └──> metrics: page, made of a snapshot of facts
+//!                                ├──> metrics: page, made of a snapshot of facts
+//!                                └──> page: HTML for browsers with a session, made of the same snapshot
 //! ```
 //!
 //! A key in a header is checked before the body is read. VyOS has the key in the body, which is then read first; until its key
@@ -23,6 +24,7 @@ mod listen;
 mod local;
 mod long_bodies;
 pub mod metrics;
+mod page;
 mod place;
 mod process;
 mod reply;

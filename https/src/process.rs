@@ -7,6 +7,7 @@ use crate::keys::Keys;
 use crate::listen::{self, Answering, Front};
 use crate::local::Local;
 use crate::metrics::{self, Metrics};
+use crate::page::{self, StatusPage};
 use crate::place::Place;
 use crate::tls;
 use gateway::https::wire::{self, LONGEST, Listener, MOST_SOCKETS, Orders, PartReport, Report};
@@ -17,6 +18,7 @@ use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncWriteExt, Interest};
@@ -35,10 +37,13 @@ const CONNECTIONS: (usize, usize) = (256, 32);
 /// The same of metrics, which few programs read.
 const METRICS_CONNECTIONS: (usize, usize) = (32, 8);
 
-/// Days for which a certificate of metrics is valid that the server signs itself.
-const METRICS_LIFETIME_DAYS: u32 = 365;
+/// The same of the status page: a browser opens up to six.
+const PAGE_CONNECTIONS: (usize, usize) = (64, 16);
 
-/// A part of what is served: the API, or metrics.
+/// Days for which a certificate of metrics or the status page is valid that the server signs itself.
+const LIFETIME_DAYS: u32 = 365;
+
+/// A part of what is served: the API, metrics, or the status page.
 struct Part<W, A> {
     app: Arc<A>,
     front: Arc<Front>,
@@ -95,17 +100,7 @@ impl Wanted for wire::Metrics {
     }
 
     fn secured(&self, place: &Place) -> Result<Secured, String> {
-        let Some(tls) = &self.tls else { return Ok((None, None)) };
-        let wanted = tls::Wanted {
-            certificate: tls.certificate.as_ref(),
-            lifetime_days: METRICS_LIFETIME_DAYS,
-            names: &[],
-            listeners: &self.listeners,
-            tls12: true,
-            tls13: true,
-        };
-        let (config, fingerprint) = tls::config(&wanted, &place.state.join("https/metrics"))?;
-        Ok((Some(config), Some(fingerprint)))
+        secured(self.tls.as_ref(), &self.listeners, &[], &place.state.join("https/metrics"))
     }
 
     fn is_self_signed(&self) -> bool {
@@ -115,6 +110,46 @@ impl Wanted for wire::Metrics {
     fn serve(&self, app: &Metrics) {
         app.set_serving(metrics::Serving::new(self));
     }
+}
+
+impl Wanted for wire::Page {
+    type App = StatusPage;
+
+    fn listeners(&self) -> &[Listener] {
+        &self.listeners
+    }
+
+    fn secured(&self, place: &Place) -> Result<Secured, String> {
+        secured(self.tls.as_ref(), &self.listeners, &self.names, &place.state.join("https/page"))
+    }
+
+    fn is_self_signed(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.certificate.is_none())
+    }
+
+    fn serve(&self, app: &StatusPage) {
+        app.set_serving(page::Serving::new(self));
+    }
+}
+
+/// How connections of metrics and the status page are secured, if they are.
+fn secured(
+    tls: Option<&wire::MetricsTls>,
+    listeners: &[Listener],
+    names: &[String],
+    folder: &Path,
+) -> Result<Secured, String> {
+    let Some(tls) = tls else { return Ok((None, None)) };
+    let wanted = tls::Wanted {
+        certificate: tls.certificate.as_ref(),
+        lifetime_days: LIFETIME_DAYS,
+        names,
+        listeners,
+        tls12: true,
+        tls13: true,
+    };
+    let (config, fingerprint) = tls::config(&wanted, folder)?;
+    Ok((Some(config), Some(fingerprint)))
 }
 
 impl<W: Wanted> Part<W, W::App> {
@@ -179,15 +214,17 @@ pub async fn serve(socket: StdStream, place: Place, local: Arc<dyn Local>) -> io
     daemon.report(&Report::default()).await?;
     let mut api: Part<wire::Service, App> = Part::new(App::new(&place, local), CONNECTIONS);
     let mut metrics: Part<wire::Metrics, Metrics> = Part::new(Metrics::new(&place), METRICS_CONNECTIONS);
+    let mut page: Part<wire::Page, StatusPage> = Part::new(StatusPage::new(&place), PAGE_CONNECTIONS);
     let (mut is_off, mut number) = (false, 0);
     loop {
         let line = match timeout(if is_off { GRACE } else { RENEWAL }, daemon.line()).await {
             Ok(line) => line?,
             Err(_) if is_off => return Ok(()),
             Err(_) => {
-                let renewed = [api.renew(&place), metrics.renew(&place)];
+                let renewed = [api.renew(&place), metrics.renew(&place), page.renew(&place)];
                 if renewed.contains(&true) {
-                    let report = Report { number, api: api.report(), metrics: metrics.report() };
+                    let (api, metrics, page) = (api.report(), metrics.report(), page.report());
+                    let report = Report { number, api, metrics, page };
                     daemon.report(&report).await?;
                 }
                 continue;
@@ -197,15 +234,17 @@ pub async fn serve(socket: StdStream, place: Place, local: Arc<dyn Local>) -> io
         // What an earlier server has left of a line is no orders.
         let Ok(orders) = serde_json::from_slice::<Orders>(&line) else { continue };
         number = orders.number;
-        is_off = orders.service.is_none() && orders.metrics.is_none();
+        is_off = orders.service.is_none() && orders.metrics.is_none() && orders.page.is_none();
         // In the order in which they were sent.
         let count = |listeners: Option<usize>| listeners.unwrap_or_default();
         let of_api = daemon.take(count(orders.service.as_ref().map(|it| it.listeners.len())));
         let of_metrics = daemon.take(count(orders.metrics.as_ref().map(|it| it.listeners.len())));
+        let of_page = daemon.take(count(orders.page.as_ref().map(|it| it.listeners.len())));
         let report = Report {
             number,
             api: api.obey(orders.service, of_api, &place),
             metrics: metrics.obey(orders.metrics, of_metrics, &place),
+            page: page.obey(orders.page, of_page, &place),
         };
         if !is_off {
             daemon.report(&report).await?;

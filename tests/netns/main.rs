@@ -40,6 +40,7 @@ mod openvpn_tree;
 mod openvpn_tree_client;
 mod operational;
 mod operator;
+mod page;
 mod reload;
 mod remote;
 mod resilience;

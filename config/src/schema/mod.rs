@@ -11,6 +11,7 @@ mod location;
 mod machine;
 mod metrics;
 mod openvpn;
+mod page;
 mod pki;
 mod schedule;
 mod secgw;
@@ -170,6 +171,7 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
         machine::NODES,
         https::NODES,
         metrics::NODES,
+        page::NODES,
         pki::NODES,
         ipsec::GENERAL,
         ipsec::GROUPS,
@@ -222,6 +224,7 @@ fn places() -> impl Iterator<Item = Place> {
         machine::INNER,
         https::INNER,
         metrics::INNER,
+        page::INNER,
         pki::INNER,
         ipsec::INNER,
     ]

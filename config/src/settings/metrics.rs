@@ -59,7 +59,8 @@ impl Reader {
             }),
             None => None,
         };
-        self.check_remote(tree, &addresses);
+        self.check_token(tree, PATH);
+        self.check_remote(tree, &addresses, PATH);
         let port = set_or_default(tree, PATH, "port");
         let clients = clients(tree);
         let listen = addresses.iter().map(|address| (SocketAddr::new(*address, port), clients.clone()));
@@ -76,22 +77,25 @@ impl Reader {
         })
     }
 
-    /// The names of peers, and when they are there, are for nobody else on the network.
-    fn check_remote(&mut self, tree: &Tree, addresses: &[IpAddr]) {
-        let token = tree.value("token");
-        if token.is_some_and(|token| token.chars().count() < SHORT) {
+    /// Warns of a token that can be guessed.
+    pub(super) fn check_token(&mut self, tree: &Tree, path: &str) {
+        if tree.value("token").is_some_and(|token| token.chars().count() < SHORT) {
             let make = "openssl rand -hex 32 makes one that cannot be guessed";
-            self.warn(format!("{PATH} token has fewer than {SHORT} characters: {make}"));
+            self.warn(format!("{path} token has fewer than {SHORT} characters: {make}"));
         }
+    }
+
+    /// The names of peers, and when they are there, are for nobody else on the network.
+    pub(super) fn check_remote(&mut self, tree: &Tree, addresses: &[IpAddr], path: &str) {
         let Some(remote) = addresses.iter().find(|address| !address.is_loopback()) else { return };
-        let (location, has_tls) = (tree.location_of("listen-address"), tree.has("tls"));
-        if !has_tls {
-            let reason = format!("{PATH} listen-address {remote}: without TLS only loopback is allowed");
-            self.error(location, reason, format!("set {PATH} tls; or set {PATH} listen-address 127.0.0.1"));
+        let location = tree.location_of("listen-address");
+        if !tree.has("tls") {
+            let reason = format!("{path} listen-address {remote}: without TLS only loopback is allowed");
+            self.error(location, reason, format!("set {path} tls; or set {path} listen-address 127.0.0.1"));
         }
-        if token.is_none() {
-            let reason = format!("{PATH} listen-address {remote}: without a token only loopback is allowed");
-            let fix = format!("set {PATH} token SECRET; openssl rand -hex 32 makes one");
+        if tree.value("token").is_none() {
+            let reason = format!("{path} listen-address {remote}: without a token only loopback is allowed");
+            let fix = format!("set {path} token SECRET; openssl rand -hex 32 makes one");
             self.error(location, reason, fix);
         }
     }

@@ -7,6 +7,7 @@ pub mod ipsec;
 pub mod machine;
 pub mod metrics;
 pub mod openvpn;
+pub mod page;
 mod pki;
 mod reference;
 pub mod secgw;
@@ -21,6 +22,7 @@ pub(crate) use ipsec::is_served;
 pub use machine::Machine;
 pub use metrics::{Metrics, MetricsPeers, MetricsTls};
 pub use openvpn::OpenVpn;
+pub use page::Page;
 pub use secgw::Secgw;
 pub use system::Crypto;
 pub use threads::Threads;
@@ -53,6 +55,8 @@ pub struct Settings {
     pub https: Option<Https>,
     /// Counters and states for Prometheus, if they are served.
     pub metrics: Option<Metrics>,
+    /// The status page for browsers, if it is served.
+    pub page: Option<Page>,
     /// Whether it is meant that nothing is served.
     pub allows_empty: bool,
     /// Whether what tunnels protect is open once the gateway was stopped.
@@ -72,6 +76,7 @@ impl Settings {
             && self.machine.is_empty()
             && self.https.is_none()
             && self.metrics.is_none()
+            && self.page.is_none()
     }
 
     /// Reads the settings out of a tree.
@@ -102,6 +107,7 @@ impl Settings {
         settings.machine = reader.machine(tree);
         settings.https = reader.https(tree);
         settings.metrics = reader.metrics(tree);
+        settings.page = reader.page(tree);
         reader.hints(&settings);
         reader.notes(tree);
         if reader.errors.is_empty() { Ok((settings, reader.warnings)) } else { Err(reader.errors) }

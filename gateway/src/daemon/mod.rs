@@ -22,7 +22,7 @@ use crate::api::Shown;
 use crate::api::model;
 use crate::host::Host;
 use crate::host::wants::Wants;
-use crate::https::{HttpsService, MetricsService, Process};
+use crate::https::{HttpsService, MetricsService, PageService, Process};
 use crate::ipsec::service::IpsecService;
 use crate::machine::{Client, MachineService};
 use crate::openvpn::dns::NameServers;
@@ -49,6 +49,7 @@ fn services() -> Vec<Box<dyn Service>> {
         Box::<MachineService>::default(),
         Box::<HttpsService>::default(),
         Box::<MetricsService>::default(),
+        Box::<PageService>::default(),
     ]
 }
 

@@ -1,4 +1,4 @@
-//! The answers of the API about the server of HTTPS and metrics.
+//! The answers of the API about the server of HTTPS, metrics and the status page.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub struct Https {
     pub problem: Option<String>,
 }
 
-/// `GET /v1/service/metrics`
+/// `GET /v1/service/metrics` and `GET /v1/service/page`
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq, Eq)]
 pub struct Metrics {
     /// Whether requests are answered.

@@ -1,4 +1,4 @@
-//! The parts of what the server serves: the API for other machines, and metrics.
+//! The parts of what the server serves: the API for other machines, metrics, and the status page.
 
 use super::model;
 use super::process::{OrderError, Process};
@@ -9,7 +9,7 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use base64ct::{Base64, Encoding};
 use config::Settings;
-use config::settings::{Https, Metrics, MetricsPeers};
+use config::settings::{Https, Metrics, MetricsPeers, MetricsTls, Page};
 use crypto::SecretBytes;
 use ipnet::IpNet;
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ use std::os::fd::BorrowedFd;
 pub type HttpsService = ServedPart<Api>;
 /// Counters and states for Prometheus.
 pub type MetricsService = ServedPart<MetricsPart>;
+/// The status page.
+pub type PageService = ServedPart<PagePart>;
 
 /// `service https`
 #[derive(Default)]
@@ -116,10 +118,7 @@ impl Part for MetricsPart {
             listeners,
             salt: Base64::encode_string(salt.expose()),
             token: metrics.token.as_ref().map(|token| hash(salt, token)),
-            tls: metrics
-                .tls
-                .as_ref()
-                .map(|tls| wire::MetricsTls { certificate: tls.certificate.as_ref().map(certificate) }),
+            tls: metrics.tls.as_ref().map(secured),
             peers: match metrics.peers {
                 MetricsPeers::All => wire::Peers::All,
                 MetricsPeers::DownOnly => wire::Peers::DownOnly,
@@ -139,4 +138,60 @@ impl Part for MetricsPart {
         let has_token = !keys.is_empty();
         Json(model::Metrics { is_served, addresses, has_token, fingerprint, problem }).into_response()
     }
+}
+
+/// `service page`
+#[derive(Default)]
+pub struct PagePart;
+
+impl Part for PagePart {
+    type Settings = Page;
+    const NAME: &'static str = "page";
+    const ABOUT: &'static str = "status page";
+    const PLACE: &'static str = "/v1/service/page";
+
+    fn is_wanted(settings: &Settings) -> bool {
+        settings.page.is_some()
+    }
+
+    fn take(settings: &mut Settings) -> Option<Page> {
+        settings.page.take()
+    }
+
+    fn listen(page: &Page) -> &BTreeMap<SocketAddr, Vec<IpNet>> {
+        &page.listen
+    }
+
+    fn keys(_: &Page) -> Vec<String> {
+        vec!["token".to_owned()]
+    }
+
+    fn order<'a>(
+        process: &'a mut Process,
+        wanted: Option<(&'a Page, Vec<wire::Listener>)>,
+        salt: &'a SecretBytes,
+        sockets: Vec<BorrowedFd<'a>>,
+    ) -> Work<'a, Result<Option<String>, OrderError>> {
+        let page = wanted.map(|(page, listeners)| wire::Page {
+            listeners,
+            salt: Base64::encode_string(salt.expose()),
+            token: hash(salt, &page.token),
+            tls: page.tls.as_ref().map(secured),
+            names: page.names.clone(),
+        });
+        Box::pin(async move { process.order_page(page, &sockets).await })
+    }
+
+    fn fingerprint(process: &Process) -> Option<String> {
+        process.page_fingerprint()
+    }
+
+    fn answer(shown: model::Https) -> Response {
+        MetricsPart::answer(shown)
+    }
+}
+
+/// How connections of a part are secured.
+fn secured(tls: &MetricsTls) -> wire::MetricsTls {
+    wire::MetricsTls { certificate: tls.certificate.as_ref().map(certificate) }
 }

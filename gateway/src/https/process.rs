@@ -2,7 +2,7 @@
 //!
 //! A server that starts again says so, and gets the latest orders.
 
-use super::wire::{LONGEST, MOST_SOCKETS, Metrics, Orders, PartReport, Report, Service};
+use super::wire::{LONGEST, MOST_SOCKETS, Metrics, Orders, Page, PartReport, Report, Service};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -33,7 +33,9 @@ pub enum Connection {
 #[derive(Debug, thiserror::Error)]
 pub enum OrderError {
     /// There is no server.
-    #[error("no process serves the API over HTTPS and metrics\n  fix: start the daemon without --no-https")]
+    #[error(
+        "no process serves the API over HTTPS, metrics and the status page\n  fix: start the daemon without --no-https"
+    )]
     Off,
     /// The socket cannot be used.
     #[error("the HTTPS server cannot be reached: {0}\n  fix: restart the daemon")]
@@ -57,6 +59,7 @@ pub struct Process {
     number: u64,
     api: Part<Service>,
     metrics: Part<Metrics>,
+    page: Part<Page>,
 }
 
 /// A part of what the server is to do, with its listening sockets.
@@ -119,17 +122,32 @@ impl Process {
         outcome("metrics", self.metrics.wanted.as_ref().and(report))
     }
 
+    /// Has the server serve this status page, with these sockets; or none. The fingerprint of its certificate, if it has one.
+    pub async fn order_page(
+        &mut self,
+        page: Option<Page>,
+        sockets: &[BorrowedFd<'_>],
+    ) -> Result<Option<String>, OrderError> {
+        self.page = Part::new(page, sockets)?;
+        let report = self.send("page").await?.map(|report| report.page);
+        outcome("page", self.page.wanted.as_ref().and(report))
+    }
+
     /// Sends all orders, those of `part` being new. The report, unless all is off: then there is none.
     async fn send(&mut self, part: &'static str) -> Result<Option<Report>, OrderError> {
-        let is_off = self.api.wanted.is_none() && self.metrics.wanted.is_none();
+        let is_off = self.api.wanted.is_none() && self.metrics.wanted.is_none() && self.page.wanted.is_none();
         if is_off && self.link.is_none() {
             return Ok(None);
         }
         self.number += 1;
         let number = self.number;
         let mut line = Zeroizing::new(Vec::with_capacity(LONGEST));
-        let orders =
-            Orders { number, service: self.api.wanted.clone(), metrics: self.metrics.wanted.clone() };
+        let orders = Orders {
+            number,
+            service: self.api.wanted.clone(),
+            metrics: self.metrics.wanted.clone(),
+            page: self.page.wanted.clone(),
+        };
         serde_json::to_writer(&mut *line, &orders).map_err(|error| OrderError::Unreachable(error.into()))?;
         drop(orders);
         line.push(b'\n');
@@ -137,7 +155,7 @@ impl Process {
             let why = format!("keys and certificates are longer than {LONGEST} bytes");
             return Err(OrderError::Refused(part, why));
         }
-        let sockets = self.api.sockets.iter().chain(&self.metrics.sockets);
+        let sockets = self.api.sockets.iter().chain(&self.metrics.sockets).chain(&self.page.sockets);
         let copies: io::Result<Vec<OwnedFd>> = sockets.map(OwnedFd::try_clone).collect();
         let copies = copies.map_err(OrderError::Unreachable)?;
         if copies.len() > MOST_SOCKETS {
@@ -171,7 +189,7 @@ impl Process {
 
     /// Closes the sockets of a server that has ended: clients of sockets that no process accepts from would wait.
     pub fn let_go(&mut self) {
-        (self.api, self.metrics) = (Part::default(), Part::default());
+        (self.api, self.metrics, self.page) = (Part::default(), Part::default(), Part::default());
     }
 
     /// The fingerprint of the certificate of the API that the server has reported last: it renews its own.
@@ -182,6 +200,11 @@ impl Process {
     /// The same of metrics.
     pub fn metrics_fingerprint(&self) -> Option<String> {
         self.link.as_ref().and_then(|link| link.reports.borrow().metrics.fingerprint.clone())
+    }
+
+    /// The same of the status page.
+    pub fn page_fingerprint(&self) -> Option<String> {
+        self.link.as_ref().and_then(|link| link.reports.borrow().page.fingerprint.clone())
     }
 
     fn link(&mut self) -> Result<&mut Link, OrderError> {

@@ -20,6 +20,9 @@ pub struct Orders {
     /// Metrics; none if they are off. Their sockets follow those of the API.
     #[serde(default)]
     pub metrics: Option<Metrics>,
+    /// The status page; none if it is off. Its sockets are the last.
+    #[serde(default)]
+    pub page: Option<Page>,
 }
 
 /// The API.
@@ -62,7 +65,22 @@ pub struct Metrics {
     pub wireguard_names: bool,
 }
 
-/// How connections for metrics are secured.
+/// The status page.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Page {
+    /// In the order of their sockets.
+    pub listeners: Vec<Listener>,
+    /// Mixed into the hash of the token, in base64.
+    pub salt: String,
+    /// What readers log in with: SHA-256 of the salt and the token, in base64.
+    pub token: String,
+    /// HTTPS instead of HTTP.
+    pub tls: Option<MetricsTls>,
+    /// Names of this machine that browsers may use, beside addresses.
+    pub names: Vec<String>,
+}
+
+/// How connections for metrics and the status page are secured.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct MetricsTls {
     /// The certificate; without one, the server signs its own.
@@ -118,6 +136,9 @@ pub struct Report {
     /// About metrics.
     #[serde(default)]
     pub metrics: PartReport,
+    /// About the status page.
+    #[serde(default)]
+    pub page: PartReport,
 }
 
 /// A report about one part of the server.
