@@ -166,12 +166,12 @@ fn two_lcores_with_two_queues_carry_many_flows_without_loss_and_no_number_twice(
         (
             devices[0][1],
             "(0,0,0),(0,1,1),(0,2,1),(1,0,0)",
-            "has 2 queues, and lcores receive from 3\n  fix: ethtool -L u0 rx 3 tx 3",
+            "has 2 queues, and frames are received from 3\n  fix: ethtool -L u0 rx 3 tx 3",
         ),
         (
             devices[0][1],
             "(0,0,0),(1,0,0)",
-            "has 2 queues, and lcores receive from 1\n  fix: ethtool -L u0 rx 1 tx 1",
+            "has 2 queues, and frames are received from 1\n  fix: ethtool -L u0 rx 1 tx 1",
         ),
         ("net_af_xdp1,iface=u0,start_queue=2", "(0,0,0),(1,0,0)", "has 0 queues from queue 2 on"),
     ] {
