@@ -10,8 +10,10 @@ pub mod checksum;
 pub mod drop;
 pub mod endpoint;
 pub mod header;
+pub mod packed_endpoint;
 
 pub use batch::{Batch, Train};
 pub use buffer::Slab;
 pub use drop::{DropCounters, DropReason};
 pub use endpoint::Endpoint;
+pub use packed_endpoint::PackedEndpoint;

@@ -135,6 +135,12 @@ impl SharedWindow {
         Moving { window: &self.window, _lock: Some(lock) }
     }
 
+    /// The window, to be moved by the only thread that does.
+    #[inline]
+    pub fn alone(&self) -> Moving<'_> {
+        Moving { window: &self.window, _lock: None }
+    }
+
     /// The window, no longer shared.
     pub fn into_inner(self) -> ReplayWindow {
         self.window

@@ -126,6 +126,7 @@ pub struct OutboundSa {
     lifetime: Lifetime,
     volume: Option<Volume>,
     next: AtomicU64,
+    has_one_user: AtomicBool,
     renewal_asked: AtomicBool,
 }
 
@@ -134,7 +135,8 @@ impl OutboundSa {
     pub fn new(protection: impl Into<Protection>, receiver: u32, lifetime: Lifetime) -> Self {
         let protection = protection.into();
         let next = AtomicU64::new(protection.first_sequence());
-        Self { protection, receiver, lifetime, volume: None, next, renewal_asked: AtomicBool::new(false) }
+        let [has_one_user, renewal_asked] = [false; 2].map(AtomicBool::new);
+        Self { protection, receiver, lifetime, volume: None, next, has_one_user, renewal_asked }
     }
 
     /// Sends packets from this sequence number on.
@@ -147,6 +149,12 @@ impl OutboundSa {
     /// The number of the next packet.
     pub fn next(&self) -> u64 {
         self.next.load(Ordering::Relaxed)
+    }
+
+    /// Says whether one thread alone sends with it from now on. It is said between the end of one thread's use and the start of another's:
+    /// two threads that take numbers as if they were alone would take one twice.
+    pub fn set_one_user(&self, has_one_user: bool) {
+        self.has_one_user.store(has_one_user, Ordering::Release);
     }
 
     /// Adds a data limit.
@@ -180,10 +188,17 @@ impl OutboundSa {
         }
         // Not a plain addition: a refused burst must not advance the counter towards an overflow.
         let count = count as u64;
-        let taken = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
-            next.checked_add(count).filter(|&end| end <= self.lifetime.end_sequence)
-        });
-        taken.map(|first| first..first + count).map_err(|_| DropReason::CounterExhausted)
+        let after = |next: u64| next.checked_add(count).filter(|&end| end <= self.lifetime.end_sequence);
+        let taken = if self.has_one_user.load(Ordering::Acquire) {
+            let next = self.next.load(Ordering::Relaxed);
+            after(next).map(|end| {
+                self.next.store(end, Ordering::Relaxed);
+                next
+            })
+        } else {
+            self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after).ok()
+        };
+        taken.map(|first| first..first + count).ok_or(DropReason::CounterExhausted)
     }
 
     /// Whether a good part of its limits is used up.
@@ -211,6 +226,7 @@ pub struct InboundSa {
     lifetime: Lifetime,
     volume: Option<Volume>,
     window: SharedWindow,
+    has_one_user: AtomicBool,
     renewal_asked: AtomicBool,
     unconfirmed: AtomicBool,
 }
@@ -227,6 +243,7 @@ impl InboundSa {
             lifetime,
             volume: None,
             window: SharedWindow::new(ReplayWindow::new(replay::WIREGUARD)),
+            has_one_user: AtomicBool::new(false),
             renewal_asked: AtomicBool::new(false),
             unconfirmed: AtomicBool::new(unconfirmed),
         }
@@ -289,10 +306,15 @@ impl InboundSa {
         self.window.read()
     }
 
-    /// The replay window, to be moved: locked once for an SA batch.
+    /// Says whether one thread alone moves its window from now on; see [`OutboundSa::set_one_user`].
+    pub fn set_one_user(&self, has_one_user: bool) {
+        self.has_one_user.store(has_one_user, Ordering::Release);
+    }
+
+    /// The replay window, to be moved: locked once for an SA batch, unless one thread alone moves it.
     #[inline]
     pub fn moving_window(&self) -> Moving<'_> {
-        self.window.lock()
+        if self.has_one_user.load(Ordering::Acquire) { self.window.alone() } else { self.window.lock() }
     }
 
     /// Notes an authentic packet; returns true only for the first packet of an unconfirmed SA.

@@ -179,8 +179,7 @@ impl Subject {
         let before = Host::Here.look();
         let (packets, spent) = self.ours.measure(options.seconds);
         self.row.ours.push(Window::new(packets, spent, Host::Here.look().since(&before).steal_ms));
-        // With many rules it is beside itself only: ipsec-secgw refuses more SAs than its tables hold.
-        if let Some(path) = options.peer.clone().filter(|_| self.load.rules == 1) {
+        if let Some(path) = options.peer.clone() {
             let window = self.window(options, &Program::IpsecSecgw(path))?;
             self.row.peer.push(window);
         }

@@ -28,7 +28,7 @@ pub fn accept(
     now: Time,
     drops: &DropCounters,
     datapath_events: &Sender<DataPathEvent>,
-    sa_batches: &mut [SaBatch],
+    sa_batches: &mut [SaBatch<'_>],
     sequences: &[u64],
 ) {
     for sa_batch in sa_batches {

@@ -17,10 +17,10 @@ pub const STAGE: Stage = Stage {
 };
 
 /// Drops every packet that its sender may not send.
-pub fn admit(batch: &mut Batch, tables: &Tables, drops: &DropCounters, sa_batches: &[SaBatch]) {
+pub fn admit(batch: &mut Batch, tables: &Tables, drops: &DropCounters, sa_batches: &[SaBatch<'_>]) {
     let routes = tables.routes.load();
     for sa_batch in sa_batches {
-        let Session { peer, selectors, .. } = &**sa_batch.session();
+        let Session { peer, selectors, .. } = sa_batch.session();
         let packets = sa_batch.packets.clone();
         match selectors {
             // Cryptokey routing (whitepaper, section 2): the source address must belong to the sending peer.
@@ -113,7 +113,7 @@ mod tests {
             &mut batch,
             &bed.tables,
             &bed.drops,
-            &[SaBatch { packets: 0..1, session, endpoint, ds_field: 0 }],
+            &[SaBatch { packets: 0..1, session: session.into(), endpoint, ds_field: 0 }],
         );
         assert!(!batch.is_live(0));
         assert_eq!(bed.dropped(), [(DropReason::Malformed, 1)]);

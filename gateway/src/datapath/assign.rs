@@ -13,13 +13,13 @@ pub const STAGE: Stage = Stage {
 };
 
 /// Assigns sequence numbers and lays out the messages: header, padded packet, space for the tag.
-pub fn assign(
+pub fn assign<'t>(
     batch: &mut Batch,
     mtu: usize,
     now: Time,
     drops: &DropCounters,
-    fitted: &mut Vec<Fitted>,
-    assigned: &mut Vec<Assigned>,
+    fitted: &mut Vec<Fitted<'t>>,
+    assigned: &mut Vec<Assigned<'t>>,
 ) {
     assigned.clear();
     for sa_batch in fitted.drain(..) {

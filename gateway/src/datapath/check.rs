@@ -25,7 +25,7 @@ pub fn check(
     batch: &mut Batch,
     now: Time,
     drops: &DropCounters,
-    sa_batches: &mut Vec<SaBatch>,
+    sa_batches: &mut Vec<SaBatch<'_>>,
     sequences: &mut Vec<u64>,
 ) {
     sa_batches.retain(|sa_batch| {
@@ -44,7 +44,7 @@ pub fn check(
 
 /// A session over TCP is bound to its connection, and one in UDP to UDP.
 #[inline]
-fn check_connection(sa_batch: &SaBatch) -> Result<(), DropReason> {
+fn check_connection(sa_batch: &SaBatch<'_>) -> Result<(), DropReason> {
     let peer = &sa_batch.session().peer;
     let is_carried =
         if peer.state.is_bound() { peer.endpoint.is(&sa_batch.endpoint) } else { !sa_batch.endpoint.is_tcp };

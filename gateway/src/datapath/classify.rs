@@ -1,5 +1,6 @@
 //! Both directions: determines the type of each packet.
 
+use super::held::Held;
 use super::protocol::{PacketType, Reader, Wire};
 use super::punt::Punt;
 use super::tables::{Session, Tables};
@@ -7,7 +8,6 @@ use super::{Classified, SaBatch, Stage};
 use packet::header::ip::IpPacket;
 use packet::{Batch, DropCounters, DropReason, Endpoint};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// See [`Stage`].
 pub const OUTBOUND: Stage = Stage {
@@ -43,29 +43,35 @@ pub fn outbound(batch: &Batch, drops: &DropCounters, classified: &mut Vec<Classi
 
 /// Inbound: forms SA batches of packets with the same receiver index or SPI; handshake messages go to the handshake
 /// thread.
-pub fn inbound(
+///
+/// `lent` knows sessions that the burst need not share with its tables; the others are those of `tables`.
+pub fn inbound<'t>(
     batch: &mut Batch,
     tables: &Tables,
+    lent: impl Fn(u32) -> Option<&'t Session>,
     punt: &Punt,
     drops: &DropCounters,
-    sa_batches: &mut Vec<SaBatch>,
+    sa_batches: &mut Vec<SaBatch<'t>>,
 ) {
     sa_batches.clear();
-    tables.protocol.read(Finder { batch, tables, punt, drops, sa_batches });
+    tables.protocol.read(Finder { batch, tables, lent, punt, drops, sa_batches });
 }
 
 /// The context of inbound classification.
-struct Finder<'a> {
+struct Finder<'a, 't, L> {
     batch: &'a mut Batch,
     tables: &'a Tables,
+    lent: L,
     punt: &'a Punt,
     drops: &'a DropCounters,
-    sa_batches: &'a mut Vec<SaBatch>,
+    sa_batches: &'a mut Vec<SaBatch<'t>>,
 }
 
-impl Reader for Finder<'_> {
+impl<'t, L: Fn(u32) -> Option<&'t Session>> Reader for Finder<'_, 't, L> {
     fn read<W: Wire>(self) {
-        let Self { batch, tables, punt, drops, sa_batches } = self;
+        let Self { batch, tables, lent, punt, drops, sa_batches } = self;
+        // The number of the last SA batch: a look at its session would wait for memory.
+        let mut last = None;
         for train in 0..batch.trains().len() {
             let (packets, endpoint, ds_field) = {
                 let train = &batch.trains()[train];
@@ -86,8 +92,12 @@ impl Reader for Finder<'_> {
                 start = range.end;
                 match W::type_of(batch.packet(range.start)) {
                     Ok(PacketType::Data(index)) => {
-                        if !join(sa_batches, &range, index, endpoint, ds_field) {
-                            if let Some(session) = tables.session(index) {
+                        let is_same = last == Some(index);
+                        last = Some(index);
+                        if !(is_same && join(sa_batches, &range, endpoint, ds_field)) {
+                            let session = lent(index).map(Held::Lent);
+                            if let Some(session) = session.or_else(|| tables.session(index).map(Held::Shared))
+                            {
                                 sa_batches.push(SaBatch { packets: range, session, endpoint, ds_field });
                             } else if let Some(sa_batch) =
                                 keep(batch, tables, range, index, (endpoint, ds_field), drops)
@@ -120,7 +130,7 @@ fn keep(
     spi: u32,
     (endpoint, ds_field): (Endpoint, u8),
     drops: &DropCounters,
-) -> Option<SaBatch> {
+) -> Option<SaBatch<'static>> {
     let kept = tables.pre_sa.keep(spi, packets.clone().map(|index| batch.packet(index)), endpoint, ds_field);
     let (waiting, rest) = (packets.start..packets.start + kept, packets.start + kept..packets.end);
     waiting.for_each(|index| batch.discard(index));
@@ -131,21 +141,14 @@ fn keep(
         discard(batch, rest, DropReason::UnknownSa, drops);
         return None;
     };
-    Some(SaBatch { packets: rest, session, endpoint, ds_field })
+    Some(SaBatch { packets: rest, session: session.into(), endpoint, ds_field })
 }
 
-/// Adds packets to the last SA batch if they belong to it.
+/// Adds packets to the last SA batch, which has their index, if they belong to it.
 #[inline]
-fn join(
-    sa_batches: &mut [SaBatch],
-    range: &Range<usize>,
-    index: u32,
-    endpoint: Endpoint,
-    ds_field: u8,
-) -> bool {
+fn join(sa_batches: &mut [SaBatch<'_>], range: &Range<usize>, endpoint: Endpoint, ds_field: u8) -> bool {
     if let Some(last) = sa_batches.last_mut()
         && last.packets.end == range.start
-        && last.session.sa.index == index
         && (last.endpoint, last.ds_field) == (endpoint, ds_field)
     {
         last.packets.end = range.end;
@@ -173,8 +176,8 @@ fn discard(batch: &mut Batch, packets: Range<usize>, reason: DropReason, drops: 
     }
 }
 
-impl SaBatch {
-    pub(super) fn session(&self) -> &Arc<Session> {
+impl SaBatch<'_> {
+    pub(super) fn session(&self) -> &Session {
         &self.session
     }
 }

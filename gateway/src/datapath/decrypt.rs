@@ -11,7 +11,7 @@ pub const STAGE: Stage = Stage {
 };
 
 /// Decrypts all messages in place and drops those with an invalid tag.
-pub fn decrypt(batch: &mut Batch, drops: &DropCounters, sa_batches: &[SaBatch], sequences: &[u64]) {
+pub fn decrypt(batch: &mut Batch, drops: &DropCounters, sa_batches: &[SaBatch<'_>], sequences: &[u64]) {
     for sa_batch in sa_batches {
         let (session, packets) = (sa_batch.session(), sa_batch.packets.clone());
         session.sa.protection.open(batch, packets, sequences, session.peer.drops(drops));

@@ -11,7 +11,7 @@ pub const STAGE: Stage = Stage {
 };
 
 /// Encrypts all messages in place.
-pub fn encrypt(batch: &mut Batch, drops: &DropCounters, assigned: &mut Vec<Assigned>) {
+pub fn encrypt(batch: &mut Batch, drops: &DropCounters, assigned: &mut Vec<Assigned<'_>>) {
     assigned.retain(|Assigned { fitted, first_sequence }| {
         let (packets, sa) = (fitted.packets.clone(), &fitted.sa);
         let sealed = sa.protection.seal(batch, packets, sa.receiver, *first_sequence);

@@ -4,13 +4,10 @@
 //! read-modify-write, which with many peers would cost as much as sealing a small packet, and it never waits.
 
 use arc_swap::ArcSwapOption;
-use packet::Endpoint;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use packet::packed_endpoint::WORDS;
+use packet::{Endpoint, PackedEndpoint};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// The words of an endpoint: family, flags and port; scope and flow; both addresses.
-const WORDS: usize = 6;
 
 /// An endpoint that may change at any time.
 #[derive(Default)]
@@ -27,7 +24,14 @@ impl EndpointCell {
     /// The endpoint, if there is one.
     #[inline]
     pub fn load(&self) -> Option<Endpoint> {
-        self.read().map_or_else(|| self.load_whole(), unpack)
+        self.load_packed().map(|packed| packed.unpack())
+    }
+
+    /// The endpoint as words, if there is one.
+    #[inline]
+    pub fn load_packed(&self) -> Option<PackedEndpoint> {
+        let words = self.read().unwrap_or_else(|| PackedEndpoint::words(self.load_whole().as_ref()));
+        PackedEndpoint::from_words(words)
     }
 
     /// Whether this is the endpoint.
@@ -37,7 +41,7 @@ impl EndpointCell {
         let same = |words: [u64; WORDS]| {
             words
                 .iter()
-                .zip(pack(Some(endpoint)))
+                .zip(PackedEndpoint::words(Some(endpoint)))
                 .fold(0, |different, (word, other)| different | word ^ other)
                 == 0
         };
@@ -83,83 +87,17 @@ impl EndpointCell {
         self.version.store(version + 1, Ordering::Relaxed);
         // No word changes before the version is odd.
         fence(Ordering::Release);
-        for (word, value) in self.words.iter().zip(pack(endpoint.as_ref())) {
+        for (word, value) in self.words.iter().zip(PackedEndpoint::words(endpoint.as_ref())) {
             word.store(value, Ordering::Relaxed);
         }
         self.version.store(version + 2, Ordering::Release);
     }
 }
 
-/// Bits of the first word. The port is above them, the binding above the port.
-const PRESENT: u64 = 1;
-const REMOTE_V6: u64 = 2;
-const LOCAL_V4: u64 = 4;
-const LOCAL_V6: u64 = 8;
-const TCP: u64 = 16;
-const PORT: u32 = 16;
-const BINDING: u32 = 32;
-
-#[inline]
-fn pack(endpoint: Option<&Endpoint>) -> [u64; WORDS] {
-    let Some(&Endpoint { ref remote, local, is_tcp, binding }) = endpoint else { return [0; WORDS] };
-    let mut first = PRESENT | u64::from(remote.port()) << PORT | u64::from(binding) << BINDING;
-    let mut words = [0; WORDS];
-    match remote {
-        SocketAddr::V4(remote) => words[2] = remote.ip().to_bits().into(),
-        SocketAddr::V6(remote) => {
-            first |= REMOTE_V6;
-            words[1] = u64::from(remote.flowinfo()) << 32 | u64::from(remote.scope_id());
-            [words[2], words[3]] = halves(*remote.ip());
-        }
-    }
-    match local {
-        None => {}
-        Some(IpAddr::V4(local)) => {
-            first |= LOCAL_V4;
-            words[4] = local.to_bits().into();
-        }
-        Some(IpAddr::V6(local)) => {
-            first |= LOCAL_V6;
-            [words[4], words[5]] = halves(local);
-        }
-    }
-    words[0] = first | if is_tcp { TCP } else { 0 };
-    words
-}
-
-#[inline]
-fn unpack([first, scope, remote @ .., local_high, local_low]: [u64; WORDS]) -> Option<Endpoint> {
-    if first & PRESENT == 0 {
-        return None;
-    }
-    let port = (first >> PORT) as u16;
-    let remote = if first & REMOTE_V6 == 0 {
-        SocketAddrV4::new(Ipv4Addr::from_bits(remote[0] as u32), port).into()
-    } else {
-        SocketAddrV6::new(joined(remote), port, (scope >> 32) as u32, scope as u32).into()
-    };
-    let local = match first & (LOCAL_V4 | LOCAL_V6) {
-        0 => None,
-        LOCAL_V4 => Some(Ipv4Addr::from_bits(local_high as u32).into()),
-        _ => Some(joined([local_high, local_low]).into()),
-    };
-    Some(Endpoint { remote, local, is_tcp: first & TCP != 0, binding: (first >> BINDING) as u8 })
-}
-
-#[inline]
-fn halves(address: Ipv6Addr) -> [u64; 2] {
-    let bits = address.to_bits();
-    [(bits >> 64) as u64, bits as u64]
-}
-
-#[inline]
-fn joined([high, low]: [u64; 2]) -> Ipv6Addr {
-    Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::{SocketAddr, SocketAddrV6};
 
     fn endpoints() -> Vec<Option<Endpoint>> {
         let remotes: [SocketAddr; 3] = [

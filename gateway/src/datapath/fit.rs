@@ -8,8 +8,7 @@ use packet::header::flow::Upper;
 use packet::header::icmp::IcmpError;
 use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header};
 use packet::header::tcp::{self, TcpHeader};
-use packet::{Batch, DropCounters, DropReason, Endpoint};
-use std::sync::Arc;
+use packet::{Batch, DropCounters, DropReason, PackedEndpoint};
 use std::sync::atomic::Ordering;
 
 /// See [`Stage`].
@@ -31,20 +30,20 @@ const SMALLEST_V6: usize = 1280;
 
 /// Selects the outer DS field and the path, and drops packets that the tunnel cannot carry. `is_full` tells of an endpoint whether packets to
 /// it would be lost now: sealing them would cost the other peers their share of the processor.
-pub fn fit(
+pub fn fit<'t>(
     batch: &mut Batch,
     inside: Inside,
     drops: &DropCounters,
     errors: &mut IcmpErrors,
-    is_full: impl Fn(&Endpoint) -> bool,
-    routed: &mut Vec<Routed>,
-    fitted: &mut Vec<Fitted>,
+    is_full: impl Fn(&PackedEndpoint) -> bool,
+    routed: &mut Vec<Routed<'t>>,
+    fitted: &mut Vec<Fitted<'t>>,
 ) {
     fitted.clear();
     let clamps_all = inside.segment_sizes != [0; 2];
     for Routed { packets, peer, sa, ds_field, is_data } in routed.drain(..) {
         let drops = peer.drops(drops);
-        let Some(endpoint) = peer.endpoint.load() else {
+        let Some(endpoint) = peer.endpoint.load_packed() else {
             drops.count(DropReason::NoEndpoint, packets.len());
             continue;
         };
@@ -76,7 +75,7 @@ pub fn fit(
             let before = rest.start..index;
             rest.start = index + 1;
             if !before.is_empty() {
-                let (peer, sa) = (Arc::clone(&peer), Arc::clone(&sa));
+                let (peer, sa) = (peer.clone(), sa.clone());
                 fitted.push(Fitted { packets: before, peer, sa, endpoint, ds_field, is_data });
             }
         }

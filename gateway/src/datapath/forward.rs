@@ -12,7 +12,7 @@ pub const STAGE: Stage = Stage {
 };
 
 /// Combines the ECN field of the outer header with that of each inner one.
-pub fn forward(batch: &mut Batch, drops: &DropCounters, sa_batches: &[SaBatch]) {
+pub fn forward(batch: &mut Batch, drops: &DropCounters, sa_batches: &[SaBatch<'_>]) {
     for sa_batch in sa_batches {
         // Without a mark outside, the inner field stays as it is (RFC 6040, figure 4, first columns).
         if !matches!(sa_batch.ds_field & ecn::MASK, ecn::CE | ecn::ECT_1) {

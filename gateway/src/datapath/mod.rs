@@ -18,6 +18,7 @@ pub mod endpoint_cell;
 pub mod fit;
 pub mod forward;
 pub mod handoff;
+pub mod held;
 pub mod icmp_errors;
 pub mod idle_cores;
 pub mod indexed;
@@ -35,11 +36,11 @@ pub mod transmit;
 pub mod worker;
 pub mod wrap;
 
-use packet::{DropReason, Endpoint};
+use held::Held;
+use packet::{DropReason, Endpoint, PackedEndpoint};
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::ops::Range;
-use std::sync::Arc;
 use tables::{Peer, Session};
 use tunnel::{OutboundSa, PeerId};
 
@@ -116,13 +117,13 @@ pub struct Classified {
 }
 
 /// Packets for one peer, with the SA to send them.
-pub struct Routed {
+pub struct Routed<'t> {
     /// The indices of the packets.
     pub packets: Range<usize>,
     /// The receiving peer.
-    pub peer: Arc<Peer>,
+    pub peer: Held<'t, Peer>,
     /// The SA.
-    pub sa: Arc<OutboundSa>,
+    pub sa: Held<'t, OutboundSa>,
     /// The DS field of the inner headers.
     pub ds_field: u8,
     /// Whether they are data, and not a keepalive.
@@ -130,26 +131,26 @@ pub struct Routed {
 }
 
 /// Packets that fit into the tunnel, with their path.
-pub struct Fitted {
+pub struct Fitted<'t> {
     pub(crate) packets: Range<usize>,
-    pub(crate) peer: Arc<Peer>,
-    pub(crate) sa: Arc<OutboundSa>,
-    pub(crate) endpoint: Endpoint,
+    pub(crate) peer: Held<'t, Peer>,
+    pub(crate) sa: Held<'t, OutboundSa>,
+    pub(crate) endpoint: PackedEndpoint,
     pub(crate) ds_field: u8,
     pub(crate) is_data: bool,
 }
 
 /// Packets with header, padding and space for the tag, ready for encryption.
-pub struct Assigned {
-    pub(crate) fitted: Fitted,
+pub struct Assigned<'t> {
+    pub(crate) fitted: Fitted<'t>,
     /// The sequence number of the first packet; the others follow.
     pub(crate) first_sequence: u64,
 }
 
 /// Packets received under one security association from one endpoint.
-pub struct SaBatch {
+pub struct SaBatch<'t> {
     pub(crate) packets: Range<usize>,
-    pub(crate) session: Arc<Session>,
+    pub(crate) session: Held<'t, Session>,
     pub(crate) endpoint: Endpoint,
     /// The DS field of the outer header.
     pub(crate) ds_field: u8,

@@ -28,7 +28,7 @@ const BATCH_BYTES: usize = 512 * 1024;
 pub struct Relay<T> {
     egress: Egress<T>,
     batch: Batch,
-    routed: Vec<Routed>,
+    routed: Vec<Routed<'static>>,
 }
 
 impl<T: Transmit> Relay<T> {
@@ -69,10 +69,10 @@ impl<T: Transmit> Relay<T> {
             self.send(now);
         }
         let index = self.batch.len();
-        let is_joined = self.routed.last().is_some_and(|last| Arc::ptr_eq(&last.peer, peer));
+        let is_joined = self.routed.last().is_some_and(|last| last.peer.is(peer));
         if !is_joined {
             let Some(sa) = peer.key(now) else { return false };
-            let peer = Arc::clone(peer);
+            let (peer, sa) = (Arc::clone(peer).into(), sa.into());
             self.routed.push(Routed { packets: index..index, peer, sa, ds_field: 0, is_data: true });
         }
         self.batch.append(packet.len()).expect("there is room").copy_from_slice(packet);

@@ -124,7 +124,7 @@ pub struct Router<'a> {
 impl Router<'_> {
     /// Finds the peer of each train; consecutive trains for the same peer are merged. The caches in `recent` are
     /// searched first.
-    pub fn route(self, recent: &mut Recent, classified: &mut Vec<Classified>, routed: &mut Vec<Routed>) {
+    pub fn route(self, recent: &mut Recent, classified: &mut Vec<Classified>, routed: &mut Vec<Routed<'_>>) {
         routed.clear();
         match self.tables.protocol.lookup() {
             Lookup::Prefix => self.by_prefix(&mut recent.routes, classified, routed),
@@ -134,7 +134,7 @@ impl Router<'_> {
     }
 
     /// Cryptokey routing.
-    fn by_prefix(mut self, recent: &mut Routes, classified: &[Classified], routed: &mut Vec<Routed>) {
+    fn by_prefix(mut self, recent: &mut Routes, classified: &[Classified], routed: &mut Vec<Routed<'_>>) {
         recent.refresh(&self.tables.routes);
         // By reference: a copy of an address on the stack is read before it is written completely, and the read waits.
         for train in classified {
@@ -149,7 +149,7 @@ impl Router<'_> {
     }
 
     /// RFC 4301 section 5.1: a packet that no policy protects is not sent.
-    fn by_policy(mut self, recent: &mut Rules, classified: &[Classified], routed: &mut Vec<Routed>) {
+    fn by_policy(mut self, recent: &mut Rules, classified: &[Classified], routed: &mut Vec<Routed<'_>>) {
         recent.refresh(&self.tables.policies);
         for train in classified {
             let first = self.batch.packet(train.packets.start);
@@ -170,10 +170,10 @@ impl Router<'_> {
     /// Finds the key of a peer.
     // Inlined in two places: as a call it would cost as much as the rest of this stage.
     #[inline(always)]
-    fn lead(&mut self, train: &Classified, peer: &Arc<Peer>, routed: &mut Vec<Routed>) {
+    fn lead(&mut self, train: &Classified, peer: &Arc<Peer>, routed: &mut Vec<Routed<'_>>) {
         let (packets, ds_field) = (train.packets.clone(), train.ds_field);
         if let Some(last) = routed.last_mut()
-            && Arc::ptr_eq(&last.peer, peer)
+            && last.peer.is(peer)
             && last.ds_field == ds_field
             && last.packets.end == packets.start
         {
@@ -181,7 +181,8 @@ impl Router<'_> {
         } else if peer.endpoint.load().is_none() {
             self.refuse(packets, DropReason::NoEndpoint);
         } else if let Some(sa) = peer.key(self.now).or_else(|| self.key_after_flush(peer)) {
-            routed.push(Routed { packets, peer: Arc::clone(peer), sa, ds_field, is_data: true });
+            let (peer, sa) = (Arc::clone(peer).into(), sa.into());
+            routed.push(Routed { packets, peer, sa, ds_field, is_data: true });
         } else {
             self.stage(packets, peer);
         }

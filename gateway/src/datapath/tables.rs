@@ -243,7 +243,12 @@ impl Tables {
 
     /// Accepts packets of a session.
     pub fn install(&self, session: Session) {
-        drop(self.sessions.insert(Arc::new(session)));
+        self.install_shared(Arc::new(session));
+    }
+
+    /// Accepts packets of a session that other tables have too.
+    pub fn install_shared(&self, session: Arc<Session>) {
+        drop(self.sessions.insert(session));
     }
 
     /// Whether there is a session whose packets carry `index`: a new one must have another.

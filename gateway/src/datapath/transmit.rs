@@ -28,7 +28,7 @@ pub fn outbound(
     now: Time,
     drops: &DropCounters,
     datapath_events: &Sender<DataPathEvent>,
-    assigned: &mut Vec<Assigned>,
+    assigned: &mut Vec<Assigned<'_>>,
 ) {
     // Before they are sent: the other worker may see the answer first.
     for Assigned { fitted: sa_batch, .. } in &*assigned {
@@ -53,10 +53,10 @@ pub fn outbound(
         if sa_batch.sa.wants_renewal(now) {
             let _ = datapath_events.send(DataPathEvent::Renewal(peer.id));
         }
-        if sa_batch.endpoint.local.is_some()
+        if sa_batch.endpoint.local().is_some()
             && batch.trains()[train].endpoint.is_some_and(|now| now.local.is_none())
         {
-            peer.forget_source_of(&sa_batch.endpoint);
+            peer.forget_source_of(&sa_batch.endpoint.unpack());
         }
     }
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::clock::Clock;
 use crossbeam_channel::Sender;
-use packet::{Batch, DropCounters, DropReason};
+use packet::{Batch, DropCounters, DropReason, PackedEndpoint};
 use port::{Receive, Transmit, Wake};
 use rustix::io::Errno;
 use std::io;
@@ -44,9 +44,9 @@ pub struct Egress<T> {
     shared: Shared,
     outside: T,
     drops: Arc<DropCounters>,
-    fitted: Vec<Fitted>,
+    fitted: Vec<Fitted<'static>>,
     /// For what is sent at once.
-    assigned: Vec<Assigned>,
+    assigned: Vec<Assigned<'static>>,
 }
 
 impl<T: Transmit> Egress<T> {
@@ -85,7 +85,8 @@ impl<T: Transmit> Egress<T> {
     pub fn send_run(&mut self, batch: &mut Batch, peer: &Arc<Peer>, sa: &Arc<OutboundSa>, is_data: bool) {
         let packets = 0..batch.len();
         // The packets may be of any flow; "not ECN-capable" is right for all (RFC 6040, compatibility mode).
-        let sa_batch = Routed { packets, peer: Arc::clone(peer), sa: Arc::clone(sa), ds_field: 0, is_data };
+        let (peer, sa) = (Arc::clone(peer).into(), Arc::clone(sa).into());
+        let sa_batch = Routed { packets, peer, sa, ds_field: 0, is_data };
         let now = self.shared.clock.monotonic();
         self.send(batch, now, &mut vec![sa_batch], &mut IcmpErrors::none(), &mut ());
         batch.clear();
@@ -96,7 +97,7 @@ impl<T: Transmit> Egress<T> {
         &mut self,
         batch: &mut Batch,
         now: Time,
-        routed: &mut Vec<Routed>,
+        routed: &mut Vec<Routed<'static>>,
         errors: &mut IcmpErrors,
         observer: &mut impl Observer,
     ) {
@@ -113,13 +114,13 @@ impl<T: Transmit> Egress<T> {
         &mut self,
         batch: &mut Batch,
         now: Time,
-        routed: &mut Vec<Routed>,
+        routed: &mut Vec<Routed<'static>>,
         errors: &mut IcmpErrors,
-        assigned: &mut Vec<Assigned>,
+        assigned: &mut Vec<Assigned<'static>>,
         observer: &mut impl Observer,
     ) {
         let (drops, inside) = (&*self.drops, self.shared.tables.inside());
-        let is_full = |endpoint: &_| self.outside.is_full(endpoint);
+        let is_full = |endpoint: &PackedEndpoint| self.outside.is_full(&endpoint.unpack());
         fit::fit(batch, inside, drops, errors, is_full, routed, &mut self.fitted);
         observer.finished(&fit::STAGE);
         assign::assign(batch, inside.mtu, now, drops, &mut self.fitted, assigned);
@@ -137,7 +138,7 @@ impl<T: Transmit> Egress<T> {
         &mut self,
         batch: &mut Batch,
         now: Time,
-        assigned: &mut Vec<Assigned>,
+        assigned: &mut Vec<Assigned<'static>>,
         observer: &mut impl Observer,
     ) {
         wrap::wrap(batch, assigned);
@@ -151,7 +152,7 @@ impl<T: Transmit> Egress<T> {
 /// An outbound burst behind `assign`.
 struct Sealing {
     batch: Batch,
-    assigned: Vec<Assigned>,
+    assigned: Vec<Assigned<'static>>,
     now: Time,
     drops: Arc<DropCounters>,
 }
@@ -201,7 +202,7 @@ struct OutboundWay<R, T, A> {
     waited: Batch,
     errors: IcmpErrors,
     classified: Vec<Classified>,
-    routed: Vec<Routed>,
+    routed: Vec<Routed<'static>>,
     recent: Recent,
 }
 
@@ -341,7 +342,7 @@ impl<R: Receive, T: Transmit, A: Transmit> OutboundWay<R, T, A> {
 /// An inbound burst behind `check`.
 struct Opening {
     batch: Batch,
-    sa_batches: Vec<SaBatch>,
+    sa_batches: Vec<SaBatch<'static>>,
     sequences: Vec<u64>,
     now: Time,
     drops: Arc<DropCounters>,
@@ -447,7 +448,7 @@ impl<R: Receive, T: Transmit> Way<Opening> for InboundWay<R, T> {
         }
         *now = self.shared.clock.monotonic();
         observer.finished(&receive::INBOUND);
-        classify::inbound(batch, tables, &self.punt, drops, sa_batches);
+        classify::inbound(batch, tables, |_| None, &self.punt, drops, sa_batches);
         observer.finished(&classify::INBOUND);
         observer.finished(&punt::STAGE);
         check::check(batch, *now, drops, sa_batches, sequences);

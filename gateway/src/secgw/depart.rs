@@ -73,7 +73,7 @@ impl Departures {
         &mut self,
         batch: &mut Batch,
         cutter: &mut Cutter,
-        assigned: &[Assigned],
+        assigned: &[Assigned<'_>],
         errors: &mut IcmpErrors,
         ways: &Ways<'_>,
         drops: &DropCounters,

@@ -185,7 +185,7 @@ fn for_ike(ip: &IpPacket<'_>) -> Option<Result<Sorted, DropReason>> {
 
 /// Drops packets whose outer addresses are not those of their SA. In transport mode an SA has none: policies check those of packets.
 /// IKE follows peers of its SAs that move.
-pub fn check_addresses(batch: &mut Batch, drops: &DropCounters, sa_batches: &mut Vec<SaBatch>) {
+pub fn check_addresses(batch: &mut Batch, drops: &DropCounters, sa_batches: &mut Vec<SaBatch<'_>>) {
     sa_batches.retain_mut(|sa_batch| {
         if sa_batch.session.selectors.is_some() {
             return true;
@@ -208,7 +208,7 @@ pub fn check_addresses(batch: &mut Batch, drops: &DropCounters, sa_batches: &mut
 }
 
 /// Puts the IP headers back before opened packets of transport mode.
-pub fn restore(batch: &mut Batch, headers: &Headers, drops: &DropCounters, sa_batches: &[SaBatch]) {
+pub fn restore(batch: &mut Batch, headers: &Headers, drops: &DropCounters, sa_batches: &[SaBatch<'_>]) {
     for sa_batch in sa_batches {
         if !sa_batch.session.sa.protection.is_transport() {
             continue;
@@ -232,7 +232,7 @@ pub fn admit(
     tables: &SecgwTables,
     verdicts: &mut Verdicts,
     drops: &DropCounters,
-    sa_batches: &[SaBatch],
+    sa_batches: &[SaBatch<'_>],
     leaving: &mut Leaving,
 ) {
     for sa_batch in sa_batches {

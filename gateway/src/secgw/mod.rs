@@ -23,6 +23,7 @@ mod inbound;
 mod large;
 mod lcores;
 mod leaving;
+mod lists;
 pub mod model;
 mod modes;
 mod opener;

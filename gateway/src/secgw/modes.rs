@@ -14,6 +14,8 @@ use std::collections::{HashMap, HashSet};
 pub struct Modes {
     /// The SPI of the SA that all outbound packets take; policies have no effect then.
     pub single: Option<u32>,
+    /// Whether an outbound SA is in transport mode.
+    pub has_transport_out: bool,
     /// Whether an inbound SA is in transport mode.
     pub has_transport_in: bool,
     /// The SPIs of inbound SAs in UDP.
@@ -31,6 +33,7 @@ impl Modes {
         };
         Self {
             single: plan.single_sa,
+            has_transport_out: of(Direction::Outbound).any(|sa| sa.mode == Mode::Transport),
             has_transport_in: of(Direction::Inbound).any(|sa| sa.mode == Mode::Transport),
             in_udp: of(Direction::Inbound).filter(|sa| sa.udp_encapsulation).map(|sa| sa.spi).collect(),
             segments_out: segments(Direction::Outbound),
@@ -53,7 +56,7 @@ impl Modes {
     }
 
     /// Lowers the MSS that packets to be encrypted announce.
-    pub fn clamp_out(&self, batch: &mut Batch, routed: &[Routed]) {
+    pub fn clamp_out(&self, batch: &mut Batch, routed: &[Routed<'_>]) {
         if self.segments_out.is_empty() {
             return;
         }
@@ -64,7 +67,7 @@ impl Modes {
     }
 
     /// Lowers the MSS that decrypted packets announce.
-    pub fn clamp_in(&self, batch: &mut Batch, sa_batches: &[SaBatch]) {
+    pub fn clamp_in(&self, batch: &mut Batch, sa_batches: &[SaBatch<'_>]) {
         if self.segments_in.is_empty() {
             return;
         }

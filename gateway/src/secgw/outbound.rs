@@ -21,9 +21,9 @@ use tunnel::{OutboundSa, Time};
 use zerocopy::IntoBytes;
 
 /// What decides about packets that leave.
-pub struct LookUp<'a> {
+pub struct LookUp<'a, 't> {
     /// Policies and SAs.
-    pub tables: &'a SecgwTables,
+    pub tables: &'t SecgwTables,
     /// The verdicts about known flows.
     pub verdicts: &'a mut Verdicts,
     /// The SAs of IKE.
@@ -34,15 +34,17 @@ pub struct LookUp<'a> {
 
 /// Groups packets by SA, as the outbound policies say, or as IKE has agreed with the peer that they name; packets that pass in clear are
 /// added to `leaving`. Those of SAs in transport mode leave their headers in `headers`.
-pub fn protect(
+pub fn protect<'t>(
     batch: &mut Batch,
-    look_up: &mut LookUp<'_>,
+    look_up: &mut LookUp<'_, 't>,
     drops: &DropCounters,
-    routed: &mut Vec<Routed>,
+    routed: &mut Vec<Routed<'t>>,
     headers: &mut Headers,
     leaving: &mut Leaving,
 ) {
     routed.clear();
+    // The SPI of the last SA batch, if its SA is of the file: a look at the SA itself would wait for memory.
+    let mut last = None;
     for index in 0..batch.len() {
         if !batch.is_live(index) {
             continue;
@@ -50,9 +52,16 @@ pub fn protect(
         let decided = decide(batch.packet(index), look_up);
         match decided {
             Ok((Way::Clear, _)) => leaving.add(index),
-            Ok((Way::Negotiated(peer, sa), ds_field)) => negotiated(index, peer, sa, ds_field, routed),
+            Ok((Way::Negotiated(peer, sa), ds_field)) => {
+                last = None;
+                negotiated(index, peer, sa, ds_field, routed);
+            }
             Ok((Way::Manual(spi), ds_field)) => {
-                if let Err(reason) = join(batch, index, spi, ds_field, look_up.tables, routed, headers) {
+                let is_joined = last == Some(spi);
+                last = Some(spi);
+                if let Err(reason) =
+                    join(batch, index, (spi, is_joined), ds_field, look_up.tables, routed, headers)
+                {
                     drops.count(reason, 1);
                 }
             }
@@ -62,36 +71,30 @@ pub fn protect(
     look_up.verdicts.count(&look_up.tables.policies_out);
 }
 
-/// Adds a packet to the last SA batch if it belongs to it, or else to a new one.
+/// Adds a packet to the last SA batch if that is of the same SA and it follows, or else to a new one.
 #[inline]
-fn join(
+fn join<'t>(
     batch: &Batch,
     index: usize,
-    spi: u32,
+    (spi, is_same): (u32, bool),
     ds_field: u8,
-    tables: &SecgwTables,
-    routed: &mut Vec<Routed>,
+    tables: &'t SecgwTables,
+    routed: &mut Vec<Routed<'t>>,
     headers: &mut Headers,
 ) -> Result<(), DropReason> {
     match routed.last_mut() {
-        Some(last)
-            if last.packets.end == index
-                && last.sa.receiver == spi
-                && last.ds_field == ds_field
-                // The SPI of an SA of IKE is the choice of its peer.
-                && last.peer.tunnel().is_some_and(|tunnel| tunnel.ike_peer == 0) =>
-        {
-            if last.sa.protection.is_transport() {
+        Some(last) if is_same && last.packets.end == index && last.ds_field == ds_field => {
+            if tables.modes.has_transport_out && last.sa.protection.is_transport() {
                 keep(batch, index, headers)?;
             }
             last.packets.end += 1;
         }
         _ => {
             let (peer, sa) = tables.outbound.get(&spi).ok_or(DropReason::NoKey)?;
-            if sa.protection.is_transport() {
+            if tables.modes.has_transport_out && sa.protection.is_transport() {
                 keep(batch, index, headers)?;
             }
-            let (peer, sa) = (Arc::clone(peer), Arc::clone(sa));
+            let (peer, sa) = ((&**peer).into(), (&**sa).into());
             routed.push(Routed { packets: index..index + 1, peer, sa, ds_field, is_data: true });
         }
     }
@@ -117,20 +120,27 @@ enum Way {
 
 /// Adds a packet to the last SA batch if it is under the same SA of IKE, or else to a new one.
 #[inline]
-fn negotiated(index: usize, peer: Arc<Peer>, sa: Arc<OutboundSa>, ds_field: u8, routed: &mut Vec<Routed>) {
+fn negotiated(
+    index: usize,
+    peer: Arc<Peer>,
+    sa: Arc<OutboundSa>,
+    ds_field: u8,
+    routed: &mut Vec<Routed<'_>>,
+) {
     match routed.last_mut() {
-        Some(last)
-            if last.packets.end == index && Arc::ptr_eq(&last.sa, &sa) && last.ds_field == ds_field =>
-        {
+        Some(last) if last.packets.end == index && last.sa.is(&sa) && last.ds_field == ds_field => {
             last.packets.end += 1;
         }
-        _ => routed.push(Routed { packets: index..index + 1, peer, sa, ds_field, is_data: true }),
+        _ => {
+            let (peer, sa) = (peer.into(), sa.into());
+            routed.push(Routed { packets: index..index + 1, peer, sa, ds_field, is_data: true });
+        }
     }
 }
 
 /// How a packet leaves, and its DS field.
 #[inline]
-fn decide(packet: &[u8], look_up: &mut LookUp<'_>) -> Result<(Way, u8), DropReason> {
+fn decide(packet: &[u8], look_up: &mut LookUp<'_, '_>) -> Result<(Way, u8), DropReason> {
     let LookUp { tables, verdicts, acquire, now } = look_up;
     let ip = IpPacket::parse(packet).map_err(|_| DropReason::Malformed)?;
     // ESP from a protected port could pass for a packet of ours.
@@ -154,18 +164,18 @@ fn decide(packet: &[u8], look_up: &mut LookUp<'_>) -> Result<(Way, u8), DropReas
 /// Puts the outer header before each encrypted packet, in transport mode its own.
 pub fn wrap(
     batch: &mut Batch,
-    assigned: &[Assigned],
+    assigned: &[Assigned<'_>],
     headers: &Headers,
     drops: &DropCounters,
     leaving: &mut Leaving,
 ) {
     for Assigned { fitted, first_sequence } in assigned {
         let drops = fitted.peer.drops(drops);
-        let in_udp = fitted.endpoint.remote.port() != 0;
+        let in_udp = fitted.endpoint.port() != 0;
         let protocol = if in_udp { UDP } else { ESP };
         if in_udp {
             for index in fitted.packets.clone() {
-                let header = datagram(batch.packet(index), fitted.endpoint.remote.port());
+                let header = datagram(batch.packet(index), fitted.endpoint.port());
                 prepend(batch, index, header.as_bytes());
             }
         }
@@ -184,9 +194,9 @@ pub fn wrap(
 }
 
 /// Puts the outer header of an SA before each of its packets.
-fn wrap_in_tunnel(batch: &mut Batch, fitted: &Fitted, first_sequence: u64, protocol: u8) {
-    let remote = fitted.endpoint.remote.ip();
-    let Some(local) = fitted.endpoint.local else { return };
+fn wrap_in_tunnel(batch: &mut Batch, fitted: &Fitted<'_>, first_sequence: u64, protocol: u8) {
+    let remote = fitted.endpoint.remote();
+    let Some(local) = fitted.endpoint.local() else { return };
     for (index, sequence) in fitted.packets.clone().zip(first_sequence..) {
         let length = batch.packet(index).len();
         match (local, remote) {

@@ -90,7 +90,7 @@ impl Control {
         changes.extend(peers.sentences());
         after.begin(Some(&before));
         for session in arriving {
-            after.sessions.install(session);
+            after.sessions.install_shared(session);
         }
         self.statistics.tables.store(Arc::clone(&after));
         for _ in 0..LOOKS {

@@ -64,6 +64,14 @@ impl Numbers {
         }
     }
 
+    /// Says whether one worker alone uses it. The workers of `-l` are those of the whole run: others start when these have ended.
+    fn set_one_user(&self, has_one_user: bool) {
+        match self {
+            Self::Outbound(sa) => sa.set_one_user(has_one_user),
+            Self::Inbound(sa) => sa.set_one_user(has_one_user),
+        }
+    }
+
     /// Tells it from others while there are both.
     fn address(&self) -> usize {
         match self {
@@ -106,6 +114,8 @@ pub struct SecgwTables {
     used_keys: UsedKeys,
     /// The SAs to send with, by SPI.
     pub(super) outbound: BySpi<(Arc<Peer>, Arc<OutboundSa>)>,
+    /// The inbound SAs of the file, by SPI. They are among `sessions` too, so that IKE gives no SA of its own such an SPI.
+    pub(super) inbound: BySpi<Arc<Session>>,
     /// The outbound policies.
     pub(super) policies_out: Policies,
     /// The inbound policies.
@@ -150,7 +160,7 @@ impl SecgwTables {
     ) -> Result<Self, TablesError> {
         let (tables, sessions) = Self::build(None, used_keys, plan, engine)?;
         for session in sessions {
-            tables.sessions.install(session);
+            tables.sessions.install_shared(session);
         }
         tables.begin(None);
         Ok(tables)
@@ -163,7 +173,7 @@ impl SecgwTables {
     pub(super) fn taking_over(before: &Self, plan: &Plan, engine: &dyn Engine) -> Result<Self, TablesError> {
         let (tables, sessions) = Self::after(before, plan, engine)?;
         for session in sessions {
-            tables.sessions.install(session);
+            tables.sessions.install_shared(session);
         }
         tables.retire_others(before);
         tables.begin(Some(before));
@@ -220,7 +230,7 @@ impl SecgwTables {
         before: &Self,
         plan: &Plan,
         engine: &dyn Engine,
-    ) -> Result<(Self, Vec<Session>), TablesError> {
+    ) -> Result<(Self, Vec<Arc<Session>>), TablesError> {
         Self::build(Some(before), before.used_keys.clone(), plan, engine)
     }
 
@@ -229,7 +239,7 @@ impl SecgwTables {
         used_keys: UsedKeys,
         plan: &Plan,
         engine: &dyn Engine,
-    ) -> Result<(Self, Vec<Session>), TablesError> {
+    ) -> Result<(Self, Vec<Arc<Session>>), TablesError> {
         let sessions = match before {
             Some(before) => {
                 before.sessions.mtu.store(plan.mtu, Ordering::Relaxed);
@@ -237,7 +247,7 @@ impl SecgwTables {
             }
             None => Arc::new(Tables::new(Protocol::Ipsec, plan.mtu)),
         };
-        let Sas { all: sas, outbound, arriving } = Sas::after(before, &used_keys, plan, engine)?;
+        let Sas { all: sas, outbound, inbound, arriving } = Sas::after(before, &used_keys, plan, engine)?;
         // A route by a port that is not of `-p` leads nowhere.
         let place = |number: u16| (0..NOWHERE).zip(&plan.ports).find(|(_, port)| port.number == number);
         let index = |port: u8| RouteIndex(place(port.into()).map_or(NOWHERE, |(place, _)| place).into());
@@ -250,6 +260,7 @@ impl SecgwTables {
             sas,
             used_keys,
             outbound,
+            inbound,
             policies_out: Policies::new(&policies, Direction::Outbound, plan.lcores.len()),
             policies_in: Policies::new(&policies, Direction::Inbound, plan.lcores.len()),
             routes: Routes::build(routes),
@@ -272,7 +283,9 @@ struct Sas {
     all: Vec<Installed>,
     outbound: BySpi<(Arc<Peer>, Arc<OutboundSa>)>,
     /// Inbound SAs to be installed.
-    arriving: Vec<Session>,
+    arriving: Vec<Arc<Session>>,
+    /// All inbound SAs.
+    inbound: BySpi<Arc<Session>>,
 }
 
 impl Sas {
@@ -283,7 +296,8 @@ impl Sas {
         plan: &Plan,
         engine: &dyn Engine,
     ) -> Result<Self, TablesError> {
-        let (mut sas, mut outbound, mut arriving) = (Vec::new(), BySpi::default(), Vec::new());
+        let (mut sas, mut outbound, mut inbound) = (Vec::new(), BySpi::default(), BySpi::default());
+        let mut arriving = Vec::new();
         let last = before.and_then(|before| before.sas.last()).map_or(0, |sa| sa.peer.id.number());
         let known: BTreeMap<_, _> =
             before.iter().flat_map(|before| &before.sas).map(|sa| ((sa.direction, sa.spi), sa)).collect();
@@ -312,18 +326,23 @@ impl Sas {
                 Numbers::Outbound(sa) => {
                     outbound.insert(spi, (Arc::clone(&peer), Arc::clone(sa)));
                 }
-                // It is installed.
-                Numbers::Inbound(_) if same.is_some() => {}
                 Numbers::Inbound(sa) => {
-                    let (sa, peer) = (Arc::clone(sa), Arc::clone(&peer));
-                    arriving.push(Session { sa, peer, selectors: None, transport: None });
+                    let installed = before.filter(|_| same.is_some()).and_then(|it| it.inbound.get(&spi));
+                    let session = installed.cloned().unwrap_or_else(|| {
+                        let (sa, peer) = (Arc::clone(sa), Arc::clone(&peer));
+                        let session = Arc::new(Session { sa, peer, selectors: None, transport: None });
+                        arriving.push(Arc::clone(&session));
+                        session
+                    });
+                    inbound.insert(spi, session);
                 }
             }
+            numbers.set_one_user(plan.lcores.len() == 1);
             let (algorithms, settings) = (settings.protection.name(), Arc::clone(settings));
             sas.push(Installed { spi, direction, line, algorithms, peer, drops, settings, numbers });
         }
         sas.sort_by_key(|sa| sa.peer.id);
-        Ok(Self { all: sas, outbound, arriving })
+        Ok(Self { all: sas, outbound, inbound, arriving })
     }
 }
 

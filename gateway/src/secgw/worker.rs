@@ -9,6 +9,7 @@ use super::headers::Headers;
 use super::inbound::Arrivals;
 use super::large::Cutter;
 use super::leaving::Leaving;
+use super::lists::Lists;
 use super::outbound::LookUp;
 use super::policies::Verdicts;
 use super::ports::{FramePort, Queue};
@@ -24,8 +25,7 @@ use crate::datapath::protocol::Protocol;
 use crate::datapath::punt::Punt;
 use crate::datapath::tables::{Inside, Tables};
 use crate::datapath::{
-    Assigned, DataPathEvent, Fitted, Routed, SaBatch, accept, assign, check, classify, decrypt, encrypt, fit,
-    forward,
+    Assigned, DataPathEvent, accept, assign, check, classify, decrypt, encrypt, fit, forward,
 };
 use arc_swap::ArcSwap;
 use crossbeam_channel::{Sender, unbounded};
@@ -76,11 +76,8 @@ pub struct Worker {
     batch: Batch,
     verdicts_out: Verdicts,
     verdicts_in: Verdicts,
-    routed: Vec<Routed>,
-    fitted: Vec<Fitted>,
-    assigned: Vec<Assigned>,
+    lists: Lists<'static>,
     trains: Vec<Train>,
-    sa_batches: Vec<SaBatch>,
     sequences: Vec<u64>,
     headers: Headers,
     leaving: Leaving,
@@ -146,11 +143,8 @@ impl Worker {
             batch: Batch::new(BURST_BYTES + CUT_BYTES),
             verdicts_out: Verdicts::default(),
             verdicts_in: Verdicts::default(),
-            routed: Vec::new(),
-            fitted: Vec::new(),
-            assigned: Vec::new(),
+            lists: Lists::default(),
             trains: Vec::new(),
-            sa_batches: Vec::new(),
             sequences: Vec::new(),
             headers: Headers::default(),
             leaving: Leaving::default(),
@@ -275,18 +269,19 @@ impl Worker {
         }
         self.leaving.clear();
         self.headers.clear();
-        self.assigned.clear();
         let tables = self.tables.load();
+        let mut lists = std::mem::take(&mut self.lists).emptied();
         forget(&mut self.generation, &tables, [&mut self.verdicts_out, &mut self.verdicts_in]);
         if side == Side::Protected {
             self.errors.begin(now);
-            self.outbound(&tables, now);
+            self.outbound(&tables, &mut lists, now);
         } else {
-            self.inbound(&tables, now);
+            self.inbound(&tables, &mut lists, now);
         }
         self.cutter.cuts_all = self.reassembly.is_some() && side == Side::Unprotected;
-        self.depart(&tables, Some(place), now);
-        self.bursts_of_whole(&tables, Some(place), now);
+        self.depart(&tables, &mut lists, Some(place), now);
+        self.bursts_of_whole(&tables, &mut lists, Some(place), now);
+        self.lists = lists.emptied();
         true
     }
 
@@ -302,65 +297,68 @@ impl Worker {
         forget(&mut self.generation, &tables, [&mut self.verdicts_out, &mut self.verdicts_in]);
         self.headers.clear();
         self.leaving.clear();
-        self.assigned.clear();
+        let mut lists = std::mem::take(&mut self.lists).emptied();
         let now = self.clock.monotonic();
-        self.open(&tables, now);
+        self.open(&tables, &mut lists, now);
         self.cutter.cuts_all = self.reassembly.is_some();
-        self.depart(&tables, None, now);
-        self.bursts_of_whole(&tables, None, now);
+        self.depart(&tables, &mut lists, None, now);
+        self.bursts_of_whole(&tables, &mut lists, None, now);
+        self.lists = lists.emptied();
         true
     }
 
     /// Sends what leaves, and ICMP errors by the protected port at this place that the burst came from. An unprotected port gets none: it
     /// would show packets in clear.
-    fn depart(&mut self, tables: &SecgwTables, place: Option<usize>, now: Time) {
+    fn depart(&mut self, tables: &SecgwTables, lists: &mut Lists<'_>, place: Option<usize>, now: Time) {
         let (batch, drops) = (&mut self.batch, &*self.drops);
         let ways = Ways { tables, ports: &self.ports };
         self.departures.choose(batch, &self.leaving, &ways, drops);
         let protected = place.filter(|&place| self.ports[place].is_protected);
         let mut none = IcmpErrors::none();
         let errors = if protected.is_some() { &mut self.errors } else { &mut none };
-        self.departures.cut(batch, &mut self.cutter, &self.assigned, errors, &ways, drops);
+        self.departures.cut(batch, &mut self.cutter, &lists.assigned, errors, &ways, drops);
         if let Some(place) = protected {
             self.departures.answer(batch, errors, place as u8, &ways, drops);
         }
         self.departures.discard_others(batch);
         self.departures.transmit(batch, &mut self.ports, drops);
         self.departures.count(batch, &self.counters.ports);
-        self.count_sent(now);
+        self.count_sent(&mut lists.assigned, now);
     }
 
     /// From a protected port: protects what policies say, up to the outer header.
-    fn outbound(&mut self, tables: &SecgwTables, now: Time) {
+    fn outbound<'t>(&mut self, tables: &'t SecgwTables, lists: &mut Lists<'t>, now: Time) {
         // As in ipsec-secgw, which cuts only if it puts together.
         let inside = Inside { cuts_v6: self.reassembly.is_some(), ..NO_CLAMP };
         let (batch, drops) = (&mut self.batch, &*self.drops);
-        let (routed, headers, leaving) = (&mut self.routed, &mut self.headers, &mut self.leaving);
+        let (headers, leaving) = (&mut self.headers, &mut self.leaving);
+        let Lists { routed, fitted, assigned, .. } = lists;
         let mut look_up =
             LookUp { tables, verdicts: &mut self.verdicts_out, acquire: &mut self.acquire, now };
         outbound::protect(batch, &mut look_up, drops, routed, headers, leaving);
         tables.modes.clamp_out(batch, routed);
         // Which port, and whether it is full, is known behind the outer header.
-        fit::fit(batch, inside, drops, &mut self.errors, |_| false, routed, &mut self.fitted);
-        assign::assign(batch, inside.mtu, now, drops, &mut self.fitted, &mut self.assigned);
-        encrypt::encrypt(batch, drops, &mut self.assigned);
-        outbound::wrap(batch, &self.assigned, headers, drops, leaving);
+        fit::fit(batch, inside, drops, &mut self.errors, |_| false, routed, fitted);
+        assign::assign(batch, inside.mtu, now, drops, fitted, assigned);
+        encrypt::encrypt(batch, drops, assigned);
+        outbound::wrap(batch, assigned, headers, drops, leaving);
     }
 
     /// From an unprotected port: opens ESP, and holds all packets against the policies.
-    fn inbound(&mut self, tables: &SecgwTables, now: Time) {
+    fn inbound<'t>(&mut self, tables: &'t SecgwTables, lists: &mut Lists<'t>, now: Time) {
         let (batch, drops, trains) = (&mut self.batch, &*self.drops, &mut self.trains);
         let mut arrivals = Arrivals { tables, verdicts: &mut self.verdicts_in, initial: &self.initial };
         inbound::split(batch, &mut arrivals, drops, trains, &mut self.headers, &mut self.leaving);
-        self.open(tables, now);
+        self.open(tables, lists, now);
     }
 
     /// Opens what `split` has sorted.
-    fn open(&mut self, tables: &SecgwTables, now: Time) {
+    fn open<'t>(&mut self, tables: &'t SecgwTables, lists: &mut Lists<'t>, now: Time) {
         let (batch, drops) = (&mut self.batch, &*self.drops);
-        let (sa_batches, sequences) = (&mut self.sa_batches, &mut self.sequences);
+        let (sa_batches, sequences) = (&mut lists.sa_batches, &mut self.sequences);
         let (headers, leaving) = (&mut self.headers, &mut self.leaving);
-        classify::inbound(batch, &tables.sessions, &self.punt, drops, sa_batches);
+        let lent = |spi| tables.inbound.get(&spi).map(|session| &**session);
+        classify::inbound(batch, &tables.sessions, lent, &self.punt, drops, sa_batches);
         inbound::check_addresses(batch, drops, sa_batches);
         check::check(batch, now, drops, sa_batches, sequences);
         decrypt::decrypt(batch, drops, sa_batches, sequences);
@@ -369,7 +367,7 @@ impl Worker {
         tables.modes.clamp_in(batch, sa_batches);
         forward::forward(batch, drops, sa_batches);
         if let Some(reassembly) = &mut self.reassembly {
-            reassembly.gather_opened(batch, sa_batches, now, drops);
+            reassembly.gather_opened(batch, sa_batches, &tables.inbound, now, drops);
         }
         inbound::admit(batch, tables, &mut self.verdicts_in, drops, sa_batches, leaving);
         // What is retired while we wait for the next burst must not be kept by this one.
@@ -377,8 +375,8 @@ impl Worker {
     }
 
     /// Counts what was sent under each SA, and has IKE replace an SA that wears out.
-    fn count_sent(&mut self, now: Time) {
-        for Assigned { fitted, .. } in self.assigned.drain(..) {
+    fn count_sent(&mut self, assigned: &mut Vec<Assigned<'_>>, now: Time) {
+        for Assigned { fitted, .. } in assigned.drain(..) {
             let sizes = self.batch.live(fitted.packets.clone()).map(|index| self.batch.packet(index).len());
             let (packets, bytes) = sizes.fold((0, 0), |(packets, bytes), size| (packets + 1, bytes + size));
             fitted.peer.sent.count(packets, bytes as u64);

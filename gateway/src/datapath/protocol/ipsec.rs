@@ -5,7 +5,7 @@ use arc_swap::ArcSwapOption;
 use packet::header::esp::{Encapsulated, HEADER};
 use packet::header::ip::{Ipv4Header, Ipv6Header, MAXIMUM, ecn};
 use packet::header::udp::UdpHeader;
-use packet::{DropReason, Endpoint};
+use packet::{DropReason, Endpoint, PackedEndpoint};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tunnel::Protection;
@@ -88,8 +88,8 @@ impl Default for Tunnel {
 impl Tunnel {
     /// The path MTU, the configured MTU and the length fields of the outer headers are limits.
     #[inline]
-    pub(super) fn room(&self, protection: &Protection, endpoint: &Endpoint) -> Room {
-        let is_v4 = endpoint.remote.is_ipv4();
+    pub(super) fn room(&self, protection: &Protection, endpoint: &PackedEndpoint) -> Room {
+        let is_v4 = endpoint.is_v4();
         // A packet over IPv6 is limited by the payload length field.
         let most = MAXIMUM - if is_v4 { Ipv4Header::LENGTH } else { 0 };
         let udp = if self.in_udp.load(Ordering::Relaxed) { UdpHeader::LENGTH } else { 0 };

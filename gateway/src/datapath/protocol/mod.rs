@@ -19,7 +19,7 @@ mod wireguard;
 pub use ipsec::Tunnel;
 pub use openvpn::Link;
 
-use packet::{DropReason, Endpoint};
+use packet::{DropReason, Endpoint, PackedEndpoint};
 use std::sync::Arc;
 use tunnel::wireguard::Activity;
 use tunnel::{Protection, Time};
@@ -119,7 +119,7 @@ pub enum PeerState {
 impl PeerState {
     /// The limits for inner packets under an SA to `endpoint`.
     #[inline]
-    pub(super) fn room(&self, protection: &Protection, endpoint: &Endpoint) -> Room {
+    pub(super) fn room(&self, protection: &Protection, endpoint: &PackedEndpoint) -> Room {
         match self {
             Self::WireGuard(_) => wireguard::room(protection, endpoint),
             Self::Ipsec(tunnel) => tunnel.room(protection, endpoint),

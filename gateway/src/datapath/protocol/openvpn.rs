@@ -4,7 +4,7 @@ use super::{PacketType, Room, Wire};
 use crossbeam_utils::CachePadded;
 use packet::header::ip::{Ipv4Header, Ipv6Header, MAXIMUM};
 use packet::header::udp::UdpHeader;
-use packet::{DropReason, Endpoint};
+use packet::{DropReason, PackedEndpoint};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tunnel::openvpn::activity::Activity;
@@ -134,8 +134,8 @@ impl Link {
     /// The length fields of the outer headers are the only limit for packets: larger ones are fragmented outside. TCP is told
     /// to send segments that need no fragments.
     #[inline]
-    pub(super) fn room(&self, protection: &Protection, endpoint: &Endpoint) -> Room {
-        let is_v4 = endpoint.remote.is_ipv4();
+    pub(super) fn room(&self, protection: &Protection, endpoint: &PackedEndpoint) -> Room {
+        let is_v4 = endpoint.is_v4();
         let ip = if is_v4 { Ipv4Header::LENGTH } else { Ipv6Header::LENGTH };
         let (most, transport) = match (self.is_stream, is_v4) {
             (true, _) => (MAXIMUM, STREAM_HEADER),

@@ -7,7 +7,7 @@ use packet::header::udp::UdpHeader;
 use packet::header::wireguard::{
     COOKIE_REPLY, CookieReply, DATA, DATA_OVERHEAD, INITIATION, Initiation, RESPONSE, Response,
 };
-use packet::{DropReason, Endpoint};
+use packet::{DropReason, PackedEndpoint};
 use tunnel::Protection;
 
 /// The wire format: type and receiver index in the first 8 bytes.
@@ -49,9 +49,9 @@ pub(super) fn check_message(message: &[u8]) -> Result<(), DropReason> {
 
 /// The path MTU is not known: only the length fields of the outer headers are a limit.
 #[inline]
-pub(super) fn room(protection: &Protection, endpoint: &Endpoint) -> Room {
+pub(super) fn room(protection: &Protection, endpoint: &PackedEndpoint) -> Room {
     // A datagram over IPv6 is limited by the payload length field.
-    let most = MAXIMUM - if endpoint.remote.is_ipv4() { Ipv4Header::LENGTH } else { 0 };
+    let most = MAXIMUM - if endpoint.is_v4() { Ipv4Header::LENGTH } else { 0 };
     let largest = protection.largest(most - UdpHeader::LENGTH);
     // The DSCP is not copied, as in other implementations: it would reveal the kind of traffic.
     Room { largest, usual: largest, fitting: largest, ds_mask: ecn::MASK, clamps_mss: false, whole: false }

@@ -13,7 +13,9 @@ mod chunks;
 pub mod table;
 
 use crate::datapath::SaBatch;
+use crate::datapath::held::Held;
 use crate::datapath::tables::Session;
+use crate::secgw::spi_map::BySpi;
 use packet::header::fragment::{Fragment, may_be};
 use packet::header::ip::IpPacket;
 use packet::{Batch, DropCounters, Endpoint};
@@ -76,7 +78,8 @@ impl Reassembly {
     pub fn gather_opened(
         &mut self,
         batch: &mut Batch,
-        sa_batches: &[SaBatch],
+        sa_batches: &[SaBatch<'_>],
+        inbound: &BySpi<Arc<Session>>,
         now: Time,
         drops: &DropCounters,
     ) {
@@ -85,7 +88,12 @@ impl Reassembly {
                 if may_be(batch.packet(index)) {
                     let is_of_ike = session.selectors.is_some();
                     let scope = Scope::Opened(Tunnel { is_of_ike, peer: session.peer.id.number() });
-                    let under = Some((session, *endpoint));
+                    // It waits for other fragments longer than the tables of the burst are there.
+                    let shared = match session {
+                        Held::Shared(session) => Some(session),
+                        Held::Lent(session) => inbound.get(&session.sa.index),
+                    };
+                    let under = shared.map(|session| (session, *endpoint));
                     let arrival = Arrival { side: Side::Opened, scope, under, now };
                     self.take(batch, index, arrival, drops);
                 }
@@ -117,7 +125,7 @@ impl Reassembly {
     }
 
     /// Adds packets that were put together to an empty batch, as many as fit: all of one side, and each opened one with its SA.
-    pub fn put(&mut self, batch: &mut Batch, opened: &mut Vec<SaBatch>) -> Option<Side> {
+    pub fn put(&mut self, batch: &mut Batch, opened: &mut Vec<SaBatch<'static>>) -> Option<Side> {
         let mut room = batch.free();
         let &(side, ..) = self.whole.first()?;
         let mut table = self.shared.table(side);
@@ -134,6 +142,7 @@ impl Reassembly {
             let packet = batch.append(whole.length()).expect("a batch has room for the longest packet");
             table.write(whole, packet);
             if let Some((session, endpoint)) = under {
+                let session = session.into();
                 opened.push(SaBatch { packets: index..index + 1, session, endpoint, ds_field: 0 });
             }
         }

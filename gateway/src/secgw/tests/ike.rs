@@ -150,14 +150,17 @@ fn an_sa_of_ike_carries_packets_in_udp_and_only_those_that_were_agreed_on() {
     assert_eq!((outside[1][23], &outside[1][34..38]), (packet::header::esp::ESP, &[0, 0, 0, 5][..]));
     assert_eq!(events.try_iter().collect::<Vec<_>>(), [DataPathEvent::Renewal(peer.id)]);
 
+    // Inbound, we choose the SPI: never that of a manual SA.
+    peer.sending.store(Some(Arc::new(OutboundSa::new(keys(), 9, lifetime))));
+    let [_, outside] = scene.carry(0, &[ours(&inner)]);
+    let received = frame(OURS, IPV4, &outside[0][14..]);
     let sessions = scene.worker.sessions();
     let install = |networks| {
-        let sa = Arc::new(InboundSa::new(keys(), 5, lifetime, false));
+        let sa = Arc::new(InboundSa::new(keys(), 9, lifetime, false));
         let session =
             Session { sa, peer: Arc::clone(&peer), selectors: Some(selectors(networks)), transport: None };
         sessions.install(session);
     };
-    let received = frame(OURS, IPV4, &of_ike[14..]);
     install([7, 1]);
     let [inside, _] = scene.carry(1, std::slice::from_ref(&received));
     assert_eq!(inside.len(), 1, "{:?}", scene.dropped());

@@ -2,6 +2,7 @@
 
 use super::Worker;
 use crate::secgw::inbound;
+use crate::secgw::lists::Lists;
 use crate::secgw::reassembly::table::Limits;
 use crate::secgw::reassembly::{Reassembly, Side};
 use crate::secgw::tables::SecgwTables;
@@ -20,25 +21,37 @@ impl Worker {
 
     /// Carries all that was put together in a burst of the port at this place.
     #[inline]
-    pub(super) fn bursts_of_whole(&mut self, tables: &SecgwTables, place: Option<usize>, now: Time) {
+    pub(super) fn bursts_of_whole<'t>(
+        &mut self,
+        tables: &'t SecgwTables,
+        lists: &mut Lists<'t>,
+        place: Option<usize>,
+        now: Time,
+    ) {
         while self.reassembly.as_ref().is_some_and(|reassembly| !reassembly.is_empty()) {
-            self.burst_of_whole(tables, place, now);
+            self.burst_of_whole(tables, lists, place, now);
         }
     }
 
     #[cold]
-    fn burst_of_whole(&mut self, tables: &SecgwTables, place: Option<usize>, now: Time) {
+    fn burst_of_whole<'t>(
+        &mut self,
+        tables: &'t SecgwTables,
+        lists: &mut Lists<'t>,
+        place: Option<usize>,
+        now: Time,
+    ) {
         let Some(reassembly) = &mut self.reassembly else { return };
         self.batch.clear();
         self.headers.clear();
         self.leaving.clear();
-        self.assigned.clear();
+        lists.assigned.clear();
         let mut opened = Vec::new();
         let side = reassembly.put(&mut self.batch, &mut opened);
         self.counters.reassembled.fetch_add(self.batch.len() as u64, Ordering::Relaxed);
         match side {
-            Some(Side::Protected) => self.outbound(tables, now),
-            Some(Side::Unprotected) => self.inbound(tables, now),
+            Some(Side::Protected) => self.outbound(tables, lists, now),
+            Some(Side::Unprotected) => self.inbound(tables, lists, now),
             Some(Side::Opened) => {
                 let (verdicts, leaving) = (&mut self.verdicts_in, &mut self.leaving);
                 inbound::admit(&mut self.batch, tables, verdicts, &self.drops, &opened, leaving);
@@ -46,6 +59,6 @@ impl Worker {
             None => return,
         }
         self.cutter.cuts_all = true;
-        self.depart(tables, place, now);
+        self.depart(tables, lists, place, now);
     }
 }
