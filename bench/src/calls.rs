@@ -115,15 +115,21 @@ fn calls(sum: &Worker, worker: &'static str, measurement: &str, daemon: &str, en
 /// The workers that carry packets from the gateway `sender` to the other one.
 fn read(lab: &Lab, tunnel: &Tunnel, sender: usize) -> Option<[Worker; 2]> {
     let worker = |gateway: &Gateway, name: &str| {
-        let all = workers(lab, gateway)?.workers;
-        all.into_iter().find(|it| it.worker == name && it.interface == gateway.interface)
+        let all = workers(lab, gateway)?.workers.into_iter();
+        // Those of further receiving threads have a number behind the name.
+        let is_of =
+            |it: &Worker| it.worker.split(' ').next() == Some(name) && it.interface == gateway.interface;
+        all.filter(is_of).reduce(|mut sum, more| {
+            add(&mut sum, &more);
+            sum
+        })
     };
     let [(out, _), (inbound, _)] = WORKERS;
     Some([worker(&tunnel.gateways[sender], out)?, worker(&tunnel.gateways[1 - sender], inbound)?])
 }
 
 /// All workers of a gateway: from its API, or from a ceiling.
-fn workers(lab: &Lab, gateway: &Gateway) -> Option<Workers> {
+pub(crate) fn workers(lab: &Lab, gateway: &Gateway) -> Option<Workers> {
     if let Ok(workers) = asked(Path::new(&socket(gateway)), "GET", "workers", "") {
         return serde_json::from_value(workers).ok();
     }

@@ -38,7 +38,7 @@ const INDEX: u32 = 1;
 /// Serves `interface` until the process is stopped.
 pub fn serve(interface: &str, engine: &dyn Engine) -> Outcome<()> {
     let offloads = Arc::new(Offloads::default());
-    let device = Arc::new(TunDevice::create(interface, &offloads)?);
+    let device = Arc::new(TunDevice::create(interface, 1, &offloads)?);
     // As long as that of the gateway's interfaces: with a shorter one fewer packets are carried that are lost later.
     let queue = LinkChange { queue_length: Some(QUEUE_LENGTH), ..LinkChange::default() };
     host::change_link(interface, &[queue])?;

@@ -2,11 +2,14 @@
 
 use crate::Outcome;
 use arc_swap::ArcSwapOption;
+use crypto::engine::Engine;
 use crypto::engine::aws_lc::AwsLc;
 use crypto::{PrivateKey, PublicKey, Secret, random};
 use gateway::clock::Clock;
 use lab::Lab;
-use packet::header::wireguard::{DATA, DataHeader, Initiation, Message, TAG};
+use packet::checksum::Sum;
+use packet::header::ip::UDP;
+use packet::header::wireguard::{DATA, DATA_HEADER, DataHeader, Initiation, Message, PADDING, TAG};
 use packet::{Batch, DropCounters, Endpoint};
 use port::udp::{BATCH_BYTES, SocketSlot, UdpReceive, UdpSockets, UdpTransmit};
 use port::{Offloads, Receive, Transmit, Wake};
@@ -16,16 +19,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tunnel::wireguard::device::Outbox;
 use tunnel::wireguard::{Device, DeviceAction, PeerId};
+use tunnel::{OutboundSa, Time};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Datagrams per send call.
 const AT_ONCE: usize = 64;
+/// The largest datagram.
+const LARGEST: usize = 1500;
 
 /// One simulated peer.
 struct Member {
     device: Device,
     peer: PeerId,
     address: Ipv4Addr,
+    inside: Ipv4Addr,
+    /// What it sends data with.
+    sending: Option<Arc<OutboundSa>>,
     /// The gateway's response, not yet processed.
     response: Option<Vec<u8>>,
 }
@@ -64,7 +73,7 @@ pub fn key(number: usize) -> PrivateKey {
 }
 
 /// The outer address of a member, in 10.64.0.0/10, and the inner one, in 10.128.0.0/9.
-fn addresses(number: usize) -> (Ipv4Addr, Ipv4Addr) {
+pub fn addresses(number: usize) -> (Ipv4Addr, Ipv4Addr) {
     let number = number as u32;
     ((0x0a40_0000 + number + 1).into(), (0x0a80_0000 + number + 1).into())
 }
@@ -90,18 +99,29 @@ pub fn peer_lines(interface: &str, count: usize) -> String {
 impl Crowd {
     /// Creates peers of the gateway at this address. Call it in the namespace to which 10.64.0.0/10 is local.
     pub fn new(count: usize, gateway: SocketAddr, public: PublicKey) -> Outcome<Self> {
+        Self::with_engine(count, gateway, public, &(Arc::new(AwsLc) as Arc<dyn Engine>))
+    }
+
+    /// The same with another engine than AWS-LC, for a gateway that does not encrypt.
+    pub fn with_engine(
+        count: usize,
+        gateway: SocketAddr,
+        public: PublicKey,
+        engine: &Arc<dyn Engine>,
+    ) -> Outcome<Self> {
         let offloads = Arc::new(Offloads::default());
         let sockets = UdpSockets::bind(7000, 0, &offloads)?;
         let slot: SocketSlot = Arc::new(ArcSwapOption::from_pointee(sockets));
         let clock = Clock;
         let now = clock.monotonic();
         let members = (0..count).map(|number| {
-            let mut device = Device::new(Arc::new(AwsLc), Box::new(random::System::default()));
+            let mut device = Device::new(Arc::clone(engine), Box::new(random::System::default()));
             device.set_private_key(now, Some(key(number).secret().clone()), &mut Outbox::new());
             let (peer, _) = device.add_peer(public);
             device.start(now);
             device.set_reachable(now, peer);
-            Member { device, peer, address: addresses(number).0, response: None }
+            let (address, inside) = addresses(number);
+            Member { device, peer, address, inside, sending: None, response: None }
         });
         Ok(Self {
             members: members.collect(),
@@ -112,7 +132,7 @@ impl Crowd {
             wake: Wake::new()?,
             transmit: UdpTransmit::new(slot, offloads),
             batch: Batch::new(BATCH_BYTES),
-            outgoing: Batch::new(AT_ONCE * Batch::footprint(256)),
+            outgoing: Batch::new(AT_ONCE * Batch::footprint(LARGEST)),
             drops: DropCounters::default(),
         })
     }
@@ -206,7 +226,26 @@ impl Crowd {
         self.carry_out(actions);
     }
 
+    /// All members in turn send a packet, of these sizes one after the other, to an address behind the gateway, for this time.
+    pub fn flood(&mut self, sizes: &[usize], to: Ipv4Addr, time: Duration) {
+        let (until, mut sizes) = (Instant::now() + time, sizes.iter().cycle());
+        loop {
+            let now = self.clock.monotonic();
+            for number in 0..self.members.len() {
+                let (Some(&size), Some(sa)) = (sizes.next(), self.members[number].sending.clone()) else {
+                    return;
+                };
+                let message = sealed(&sa, &udp(self.members[number].inside, to, size), now);
+                self.send(number, &message);
+            }
+            if Instant::now() >= until {
+                return self.flush();
+            }
+        }
+    }
+
     fn carry_out(&mut self, actions: Vec<(usize, DeviceAction)>) {
+        let now = self.clock.monotonic();
         for (number, action) in actions {
             match action {
                 DeviceAction::Send { message, .. } => {
@@ -217,19 +256,9 @@ impl Crowd {
                 }
                 // The session is established; a keepalive confirms it to the gateway.
                 DeviceAction::Use { sa: Some(sa), .. } => {
-                    let header =
-                        DataHeader { kind: DATA.into(), receiver: sa.receiver.into(), counter: 0.into() };
-                    let mut tag = [0; TAG];
-                    let mut jobs = [crypto::Job {
-                        nonce: [0; 12],
-                        aad: &[],
-                        text: &mut [],
-                        tag: &mut tag,
-                        authentic: false,
-                    }];
-                    let key = sa.protection.wireguard().expect("a WireGuard peer");
-                    key.seal(&mut jobs).expect("the engine works");
-                    self.send(number, &[header.as_bytes(), &tag].concat());
+                    let keepalive = sealed(&sa, &[], now);
+                    self.members[number].sending = Some(sa);
+                    self.send(number, &keepalive);
                 }
                 _ => {}
             }
@@ -251,4 +280,36 @@ impl Crowd {
         self.transmit.transmit(&mut self.outgoing, &self.drops);
         self.outgoing.clear();
     }
+}
+
+/// A data message with this packet; an empty one is a keepalive.
+fn sealed(sa: &OutboundSa, packet: &[u8], now: Time) -> Vec<u8> {
+    let counter = sa.assign(1, now).expect("a new key").start;
+    let header = DataHeader { kind: DATA.into(), receiver: sa.receiver.into(), counter: counter.into() };
+    let mut message = [header.as_bytes(), packet].concat();
+    message.resize(DATA_HEADER + packet.len().next_multiple_of(PADDING), 0);
+    let (mut tag, mut nonce) = ([0; TAG], [0; 12]);
+    nonce[4..].copy_from_slice(&counter.to_le_bytes());
+    let text = &mut message[DATA_HEADER..];
+    let mut jobs = [crypto::Job { nonce, aad: &[], text, tag: &mut tag, authentic: false }];
+    sa.protection.wireguard().expect("a WireGuard peer").seal(&mut jobs).expect("the engine works");
+    message.extend(tag);
+    message
+}
+
+/// A datagram of so many bytes with its headers, to the port `discard`.
+fn udp(from: Ipv4Addr, to: Ipv4Addr, size: usize) -> Vec<u8> {
+    let mut packet = vec![0; size.max(28)];
+    let length = packet.len() as u16;
+    packet[0] = 0x45;
+    packet[2..4].copy_from_slice(&length.to_be_bytes());
+    packet[8..10].copy_from_slice(&[64, UDP]);
+    packet[12..16].copy_from_slice(&from.octets());
+    packet[16..20].copy_from_slice(&to.octets());
+    let checksum = Sum::of(&packet[..20]).checksum();
+    packet[10..12].copy_from_slice(&checksum);
+    // Without a checksum of its own.
+    packet[20..26].copy_from_slice(&[0, 9, 0, 9, 0, 0]);
+    packet[24..26].copy_from_slice(&(length - 20).to_be_bytes());
+    packet
 }

@@ -3,7 +3,9 @@
 //!
 //! Sequence numbers, the replay window and the order of packets stay with one thread a direction. What that thread takes for a packet,
 //! without the cipher, is measured on real interfaces: the gateways run with a cipher that does nothing, and the kernel says how long
-//! each thread ran.
+//! each thread ran. Many tunnels are spread over several such threads, with a socket and a queue of TUN each.
+
+mod many;
 
 use crate::Outcome;
 use crate::pipeline::{self, Protection};
@@ -55,6 +57,8 @@ pub struct Report {
     pub handoff: f64,
     /// By protocol, load and direction.
     pub rows: Vec<Row>,
+    /// One tunnel and many, with packets of the Internet mix.
+    pub many: Vec<many::Row>,
     /// Gbit/s of TCP with one stream between two WireGuard gateways here, by their threads.
     pub measured: Vec<(usize, f64)>,
 }
@@ -128,7 +132,7 @@ impl Load {
 
 /// Measures everything.
 pub fn run(options: &Options) -> Outcome<Report> {
-    let steps = 2 * LOADS.len() + cores_here().len();
+    let steps = 2 * LOADS.len() + many::STEPS + cores_here().len();
     let progress = progress_bar(options.progress, steps as u64);
     let mut rows = Vec::new();
     let handoff = handoff_cost()? / BURST as f64;
@@ -148,6 +152,7 @@ pub fn run(options: &Options) -> Outcome<Report> {
             progress.inc(1);
         }
     }
+    let many = many::measure(options, handoff, &progress)?;
     let mut measured = Vec::new();
     for threads in cores_here() {
         progress.set_message(format!("WireGuard with {threads} threads"));
@@ -155,7 +160,7 @@ pub fn run(options: &Options) -> Outcome<Report> {
         progress.inc(1);
     }
     progress.finish_and_clear();
-    Ok(Report { machine: Machine::here(), handoff, rows, measured })
+    Ok(Report { machine: Machine::here(), handoff, rows, many, measured })
 }
 
 /// The numbers of processors that this machine has too; of one, two threads share it.
@@ -388,10 +393,11 @@ impl Report {
         format!(
             "{}predicted Gbit/s inside one direction of one tunnel, with so many processors for it; a packet costs {} ns \
              more to hand off\nserial: what the thread of the direction ran for a packet without cipher, the kernel's work \
-             in its calls included\n\n{}\nmeasured here with both gateways and iperf3 on all processors: TCP, one stream\n\n{}",
+             in its calls included\n\n{}\n{}\nmeasured here with both gateways and iperf3 on all processors: TCP, one stream\n\n{}",
             self.machine.head(),
             short(self.handoff),
             table(&head, &rows),
+            many::text(&self.many),
             table(&["threads", "Gbit/s"], &measured)
         )
     }

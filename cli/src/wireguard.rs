@@ -11,7 +11,7 @@ use gateway::api::{self, Shown};
 use gateway::ipsec;
 use gateway::openvpn::api as openvpn;
 use gateway::service::View;
-use gateway::tunnel_interface::Options;
+use gateway::tunnel_interface::{Options, receive_threads};
 use gateway::wireguard::api::Interfaces;
 use gateway::wireguard::interface::Interface;
 use gateway::wireguard::labels::Labels;
@@ -52,8 +52,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME", value_parser = config::schema::ENGINES.to_vec())]
     engine: Option<String>,
     /// Threads that encrypt and decrypt at once, or `auto`: as many as there are processors
-    #[arg(long, value_name = "NUMBER", value_parser = threads)]
+    #[arg(long, value_name = "NUMBER", value_parser = parse_threads)]
     threads: Option<Threads>,
+    /// Threads that receive, each way, or `auto`: one for four processors; peers and flows are spread over them
+    #[arg(long, value_name = "NUMBER", value_parser = parse_receive_threads)]
+    receive_threads: Option<Threads>,
     /// Hand packets off to further threads also when no processor is idle, for tests
     #[arg(long, hide = true)]
     hand_off_always: bool,
@@ -68,8 +71,15 @@ pub(crate) struct Arguments {
     tell_when_ready: bool,
 }
 
-fn threads(text: &str) -> Result<Threads, String> {
-    let kind = config::schema::THREADS;
+fn parse_threads(text: &str) -> Result<Threads, String> {
+    parsed(text, config::schema::THREADS)
+}
+
+fn parse_receive_threads(text: &str) -> Result<Threads, String> {
+    parsed(text, config::schema::RECEIVE_THREADS)
+}
+
+fn parsed(text: &str, kind: config::schema::Type) -> Result<Threads, String> {
     kind.check(text).map(|()| text.parse().expect("it was checked"))
 }
 
@@ -112,7 +122,8 @@ fn become_modest(user: Option<&str>) -> Result<Runtime, Failure> {
 pub(crate) fn serve_without_cipher(interface: String) -> Outcome {
     log::start()?;
     let runtime = become_modest(None)?;
-    let arguments = Arguments { interface, ..Arguments::default() };
+    let receive_threads = Some(Threads::Count(1));
+    let arguments = Arguments { interface, receive_threads, ..Arguments::default() };
     runtime.block_on(serve(arguments, [None, None], Arc::new(Choice::among(vec![Arc::new(none::None)]))))
 }
 
@@ -144,6 +155,7 @@ async fn serve(arguments: Arguments, captures: [Option<Capture>; 2], engines: Ar
         without: arguments.without,
         faults: arguments.fault,
         threads: arguments.threads.unwrap_or_default(),
+        receive_threads: receive_threads(arguments.receive_threads.unwrap_or_default()),
         hands_off_always: arguments.hand_off_always,
         capture_inside,
         capture_outside,

@@ -85,6 +85,8 @@ pub struct Unsupported {
 
 /// Threads that seal and open packets of an interface.
 pub const THREADS: Type = Type::NumberOrAuto(1, 64);
+/// Threads that receive packets of an interface, each way.
+pub const RECEIVE_THREADS: Type = Type::NumberOrAuto(1, 16);
 const PORT: Type = Type::Number(1, 65_535);
 
 impl Node {

@@ -1,7 +1,10 @@
 //! `interfaces wireguard`.
 
 use super::value::Type;
-use super::{Inner, Node, PORT, THREADS, Tag, Unsupported, flag, inner, tag, unsupported, value, values};
+use super::{
+    Inner, Node, PORT, RECEIVE_THREADS, THREADS, Tag, Unsupported, flag, inner, tag, unsupported, value,
+    values,
+};
 
 /// Offloads that can be switched off, by their names in the ports.
 pub const OFFLOADS: &[&str] = &["tun-tso", "tun-uso", "tun-gro", "udp-gso", "udp-gro"];
@@ -75,6 +78,12 @@ pub(super) static NODES: &[Node] = &[
     value("interfaces wireguard <interface> peer <peer> pubkey", Type::Key, "VyOS 1.3 name of public-key")
         .note("was renamed in VyOS 1.4: use public-key"),
     value("interfaces wireguard <interface> peer <peer> public-key", Type::Key, "Public key of the peer"),
+    value(
+        "interfaces wireguard <interface> receive-threads",
+        RECEIVE_THREADS,
+        "Threads that receive, each way; peers and flows are spread over them; auto: one for four processors",
+    )
+    .or("auto"),
     value(
         "interfaces wireguard <interface> threads",
         THREADS,

@@ -34,6 +34,8 @@ pub struct WireGuard {
     pub fwmark: u32,
     /// Threads that encrypt and decrypt.
     pub threads: Threads,
+    /// Threads that receive, each way.
+    pub receive_threads: Threads,
     /// Our private key.
     pub private_key: Secret,
     /// Peers that are not disabled, by name.
@@ -105,6 +107,7 @@ impl Reader {
             adjust_mss: ["ip", "ipv6"].map(|version| tree.at(&[version])?.value("adjust-mss").and_then(mss)),
             fwmark,
             threads: set_or_default(tree, "interfaces wireguard <interface>", "threads"),
+            receive_threads: set_or_default(tree, "interfaces wireguard <interface>", "receive-threads"),
             private_key,
             peers,
         })

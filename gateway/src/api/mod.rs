@@ -34,7 +34,7 @@ pub use log::Keeper as LogKeeper;
 use crate::facts::{self, Latest};
 use crate::host::HeldReader;
 use crate::service::View;
-use crate::tunnel_interface::{Counters, Drops, Tallies};
+use crate::tunnel_interface::{Counters, Drops, Tallies, worker_name};
 pub use crate::unix_socket::Prepared;
 use crate::unix_socket::{Listener, SocketError};
 use ::crypto::choice::Choice;
@@ -112,9 +112,16 @@ impl Shown {
 
     pub(crate) fn workers(&self) -> model::Workers {
         let of = |interface: Arc<dyn Counters>| {
-            let Tallies { outbound, inbound } = interface.tallies().clone();
-            [("out", outbound), ("in", inbound)]
-                .map(|(name, tally)| show_worker(interface.name(), name, &tally))
+            let Tallies { outbound, inbound } = interface.tallies();
+            let ways = [("out", outbound), ("in", inbound)];
+            let workers = ways.map(|(direction, tallies)| {
+                let each = tallies.iter().enumerate();
+                each.map(|(number, tally)| {
+                    show_worker(interface.name(), &worker_name(direction, number), tally)
+                })
+                .collect::<Vec<_>>()
+            });
+            workers.concat()
         };
         model::Workers { workers: self.interfaces().flat_map(of).collect() }
     }

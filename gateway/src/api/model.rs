@@ -118,7 +118,7 @@ pub struct Workers {
 pub struct Worker {
     /// The interface.
     pub interface: String,
-    /// The worker: `out`, from inside to outside, or `in`.
+    /// The worker: `out`, from inside to outside, or `in`; with several receiving threads also `out 1`, `in 1`, and so on.
     pub worker: String,
     /// Calls that waited, and have ended.
     pub wake_ups: u64,

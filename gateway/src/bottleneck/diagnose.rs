@@ -5,6 +5,7 @@ use super::host::Shares;
 use super::words::{percent, rate};
 use crate::api::model::{Bottleneck, Drop, Limit, OffloadState, StageShare, StageTime, Thread, Worker};
 use crate::datapath::{decrypt, encrypt};
+use crate::tunnel_interface::{MOST_RECEIVING, worker_name};
 
 /// A worker that runs, or waits for a processor, for this part of the time has no reserve.
 const SATURATED: f64 = 0.85;
@@ -71,18 +72,25 @@ impl<'a> Seen<'a> {
         roles: &[&str],
     ) -> Self {
         let seconds = after.at.saturating_duration_since(before.at).as_secs_f64().max(1e-3);
-        let busiest = roles
-            .iter()
-            .filter_map(|role| busy(before, after, &format!("{interface} {role}"), seconds))
+        // Those of further receiving threads have numbers.
+        let names = roles.iter().flat_map(|role| {
+            let number = move |number| format!("{interface} {}", worker_name(role, number));
+            (0..MOST_RECEIVING).map(number)
+        });
+        let busiest = names
+            .filter_map(|name| busy(before, after, &name, seconds))
             .max_by(|one, other| (one.1 + one.2).total_cmp(&(other.1 + other.2)));
         let (thread, load, waited) =
             busiest.unwrap_or_else(|| (format!("{interface} {direction}"), 0.0, 0.0));
-        let worker = |reading: &'a Reading| {
-            reading.workers.iter().find(|worker| worker.interface == interface && worker.worker == direction)
+        let is_of = |worker: &&Worker| {
+            let way = worker.worker.split(' ').next();
+            worker.interface == interface && way == Some(direction)
+        };
+        let of_all = |reading: &Reading, count: fn(&Worker) -> u64| {
+            reading.workers.iter().filter(is_of).map(count).sum::<u64>()
         };
         let since = |count: fn(&Worker) -> u64| {
-            let now = worker(after).map_or(0, count);
-            now.saturating_sub(worker(before).map_or(0, count)) as f64 / seconds
+            of_all(after, count).saturating_sub(of_all(before, count)) as f64 / seconds
         };
         let processors = after.processors.zip(before.processors).and_then(|(now, then)| now.since(then));
         Self {

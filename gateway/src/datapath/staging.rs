@@ -1,6 +1,6 @@
 //! The staging queue: packets that wait for a key.
 //!
-//! Only the outbound worker adds and removes packets. If the handshake thread, which has a lower priority, removed
+//! Only outbound workers add and remove packets, and one of them at a time sends those of a peer. If the handshake thread, which has a lower priority, removed
 //! them, packets that arrive meanwhile would stay staged and then be dropped, although there is a key.
 
 use std::collections::VecDeque;
@@ -21,12 +21,20 @@ pub struct Staging {
     /// Whether packets are staged or being sent: later ones must be staged behind them.
     occupied: AtomicBool,
     queue: Mutex<VecDeque<Vec<u8>>>,
+    /// Held by the worker that sends packets which were staged.
+    sending: Mutex<()>,
 }
 
 impl Staging {
     /// An empty queue.
     pub fn new(budget: Budget) -> Self {
-        Self { budget, occupied: AtomicBool::new(false), queue: Mutex::default() }
+        Self { budget, occupied: AtomicBool::new(false), queue: Mutex::default(), sending: Mutex::default() }
+    }
+
+    /// Lets one worker at a time take packets and send them: another one, which has later packets of the same flow, waits until
+    /// these have been sent.
+    pub fn sending(&self) -> MutexGuard<'_, ()> {
+        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether packets must be staged behind others.

@@ -65,6 +65,7 @@ impl<T: Transmit> Egress<T> {
 
     /// Sends the packets that wait for a key, in order. If the key ends meanwhile, the rest goes on waiting.
     fn flush(&mut self, batch: &mut Batch, peer: &Arc<Peer>) {
+        let _alone = peer.staging.sending();
         while let Some(sa) = peer.sending.load_full().filter(|sa| sa.is_usable(self.shared.clock.monotonic()))
         {
             let waiting = peer.staging.take();

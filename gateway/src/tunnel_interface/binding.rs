@@ -1,7 +1,7 @@
 //! The UDP sockets of an interface: bound while it is up, exchanged while packets flow.
 
 use crate::wireguard::update::UpdateError;
-use port::udp::{BindError, SocketSlot, UdpBinding, UdpSockets};
+use port::udp::{BindError, SocketSlot, Steering, UdpBinding, UdpSockets};
 use port::{Offloads, Wake};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ const RELEASE: Duration = Duration::from_millis(200);
 pub struct Binding {
     slot: SocketSlot,
     offloads: Arc<Offloads>,
-    /// Rung when the sockets were exchanged.
-    wake: Arc<Wake>,
+    /// Those of the workers that receive, for when the sockets were exchanged.
+    wakes: Vec<Arc<Wake>>,
     port: u16,
     fwmark: u32,
     /// Where the port is bound; its mark is that above.
@@ -24,8 +24,19 @@ pub struct Binding {
 
 impl Binding {
     /// Unbound.
-    pub fn new(slot: SocketSlot, offloads: Arc<Offloads>, wake: Arc<Wake>) -> Self {
-        Self { slot, offloads, wake, port: 0, fwmark: 0, at: UdpBinding::default() }
+    pub fn new(slot: SocketSlot, offloads: Arc<Offloads>, wakes: Vec<Arc<Wake>>) -> Self {
+        Self { slot, offloads, wakes, port: 0, fwmark: 0, at: UdpBinding::default() }
+    }
+
+    /// Spreads datagrams over the sockets of several receiving threads from the next binding on.
+    #[must_use]
+    pub fn steered(mut self, steering: Steering) -> Self {
+        self.at.steering = Some(steering);
+        self
+    }
+
+    fn notify(&self) {
+        self.wakes.iter().for_each(|wake| wake.notify());
     }
 
     /// The port, once one was chosen.
@@ -60,7 +71,7 @@ impl Binding {
     /// Gives the sockets up: the interface went down.
     pub fn close(&mut self) {
         self.slot.store(None);
-        self.wake.notify();
+        self.notify();
     }
 
     /// Moves to another port; the old one is kept if that fails.
@@ -101,7 +112,7 @@ impl Binding {
         };
         self.port = sockets.port();
         self.slot.store(Some(Arc::new(sockets)));
-        self.wake.notify();
+        self.notify();
         Ok(())
     }
 }

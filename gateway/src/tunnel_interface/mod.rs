@@ -1,16 +1,29 @@
 //! The devices and threads that carry an interface's packets, for every protocol: TUN inside, UDP outside, a worker each way, and who
 //! follows the interface. The protocol has a thread of its own beside it, its slow path.
+//!
+//! With several receiving threads, each has a worker each way, a queue of TUN and sockets of its own:
+//!
+//! ```text
+//! TUN ── hash of the flow ──> queue n ── out n ──> socket n
+//! UDP ── byte of the receiver index ──> socket n ── in n ──> TUN, without a change of a flow's queue
+//! ```
+//! A peer's packets from outside stay with one thread, as its receiver indices lead there, and so do the packets of a flow from inside.
+//! Two flows to one peer may be sent by two threads, which share the counter of the key.
 
 pub mod binding;
+mod counters;
 pub mod link;
+mod options;
 pub mod sender;
+mod workers;
+
+pub use counters::{Counters, Drops, Stages, Tallies};
+pub use options::{InterfaceError, MOST_RECEIVING, Options, receive_threads};
 
 use crate::datapath::handoff::{CryptoThreads, CryptoThreadsSlot};
 use crate::datapath::idle_cores::IdleCores;
 use crate::datapath::punt::Punt;
-use crate::datapath::stage_times::StageTimes;
-use crate::datapath::worker::{Egress, Inbound, Outbound, Shared};
-use crate::datapath::{INBOUND, OUTBOUND};
+use crate::datapath::worker::Shared;
 use crate::host;
 use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::occupied;
@@ -19,20 +32,18 @@ use arc_swap::ArcSwapOption;
 use binding::Binding;
 use config::settings::Threads;
 use link::Follower;
-use packet::{DropCounters, DropReason};
-use port::fault::{Fault, Faults};
+use options::processors;
 use port::offload::State;
-use port::pcap::{Capture, Captured};
 use port::raw::{self, EspTransmit, RawReceive};
 use port::schedule::yield_to_packets;
-use port::shaper::{Counted, Held, Shaper};
+use port::shaper::Shaper;
 use port::tcp::{self, TcpConnections, TcpReceive, TcpTransmit};
-use port::tun::{self, TunDevice, TunError, TunTransmit};
+use port::tun::{TunDevice, TunError, TunTransmit};
 use port::udp::{self, SocketSlot, UdpReceive, UdpTransmit};
-use port::{Offloads, Receive, Tally, Transmit, Wake};
+use port::{Offloads, Tally, Transmit, Wake};
 use rustix::io::Errno;
 use std::io;
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -52,43 +63,6 @@ const MOST_THREADS: usize = 64;
 /// How long a query of an interface that is to end may wait for its answer.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// How to make an interface.
-#[derive(Default)]
-pub struct Options {
-    /// Offloads not to be used, by name.
-    pub without: Vec<String>,
-    /// Faults to inject into what arrives from outside.
-    pub faults: Option<Faults>,
-    /// How many threads seal and open packets at once.
-    pub threads: Threads,
-    /// For tests: packets are handed off also when no processor is idle.
-    pub hands_off_always: bool,
-    /// Where to write down what passes inside and outside.
-    pub capture_inside: Option<Capture>,
-    /// See above.
-    pub capture_outside: Option<Capture>,
-}
-
-/// Why an interface could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum InterfaceError {
-    /// TUN refused.
-    #[error(transparent)]
-    Tun(#[from] TunError),
-    /// There is another interface of that name.
-    #[error("interface {0} exists already: {1}")]
-    Taken(String, String),
-    /// The link could not be set up.
-    #[error("interface {0}: {1}")]
-    Link(String, NetlinkError),
-    /// No such offload.
-    #[error("there is no offload {0:?}: choose from {known}", known = Offloads::NAMES.join(", "))]
-    Offload(String),
-    /// The kernel gave no descriptor or thread.
-    #[error("interface {0} cannot be served: {1}")]
-    Resources(String, io::Error),
-}
-
 /// What the sockets of an interface carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketKind {
@@ -103,65 +77,6 @@ pub enum SocketKind {
 /// The interface was deleted by another program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removed(pub String);
-
-/// Where drops are counted: one set a worker.
-#[derive(Clone, Default)]
-pub struct Drops {
-    outbound: Arc<DropCounters>,
-    inbound: Arc<DropCounters>,
-    /// Of the protocol.
-    pub(crate) handshake: Arc<DropCounters>,
-}
-
-impl Drops {
-    /// How many packets were dropped for `reason`, outbound, inbound and by the slow path.
-    pub fn read(&self, reason: DropReason) -> [u64; 3] {
-        [&self.outbound, &self.inbound, &self.handshake].map(|counters| counters.read(reason))
-    }
-}
-
-/// What the workers on TUN and UDP count of their calls: one tally a worker.
-#[derive(Clone, Default)]
-pub struct Tallies {
-    /// From inside to outside.
-    pub outbound: Arc<Tally>,
-    /// From outside to inside.
-    pub inbound: Arc<Tally>,
-}
-
-/// What the stages of its workers take, by direction.
-#[derive(Clone)]
-pub struct Stages {
-    /// From inside to outside.
-    pub outbound: Arc<StageTimes>,
-    /// From outside to inside.
-    pub inbound: Arc<StageTimes>,
-}
-
-impl Default for Stages {
-    fn default() -> Self {
-        let [outbound, inbound] = [OUTBOUND, INBOUND].map(|stages| Arc::new(StageTimes::new(stages)));
-        Self { outbound, inbound }
-    }
-}
-
-/// The counters that interfaces of all protocols have.
-pub trait Counters: Send + Sync {
-    /// The name it was made with.
-    fn name(&self) -> &str;
-    /// Its drop counters.
-    fn drops(&self) -> &Drops;
-    /// The tallies of its workers.
-    fn tallies(&self) -> &Tallies;
-    /// The times of its stages.
-    fn stages(&self) -> &Stages;
-    /// Its offloads.
-    fn offloads(&self) -> &Offloads;
-    /// Where its sockets are, and what they carry.
-    fn sockets(&self) -> Vec<(SocketKind, SocketSlot)>;
-    /// Its crypto threads, if it has any.
-    fn crypto_threads(&self) -> Option<Arc<CryptoThreads>>;
-}
 
 /// Ports and workers of an interface. Dropping it ends them and removes the interface; its slow path must have been told before.
 pub struct TunnelInterface {
@@ -178,8 +93,9 @@ pub struct TunnelInterface {
     tallies: Tallies,
     stages: Stages,
     stop: Arc<AtomicBool>,
-    outbound_wake: Arc<Wake>,
-    inbound_wake: Arc<Wake>,
+    /// Of each receiving thread.
+    outbound_wakes: Vec<Arc<Wake>>,
+    inbound_wakes: Vec<Arc<Wake>>,
     raw_wake: Arc<Wake>,
     tcp_wake: Arc<Wake>,
     link_wake: Arc<Wake>,
@@ -206,9 +122,11 @@ impl TunnelInterface {
     pub fn create(name: &str, options: &Options) -> Result<Self, InterfaceError> {
         let offloads = Arc::new(Offloads::default());
         switch_off(&offloads, &options.without)?;
-        let device = Arc::new(TunDevice::create(name, &offloads).map_err(|error| refused(name, error))?);
+        let threads = options.receive_threads.clamp(1, MOST_RECEIVING);
+        let device = TunDevice::create(name, threads, &offloads).map_err(|error| refused(name, error))?;
         set_defaults(name).map_err(|error| InterfaceError::Link(name.to_owned(), error))?;
-        Self::new(device, offloads).map_err(|error| InterfaceError::Resources(name.to_owned(), error))
+        Self::new(device, offloads, threads)
+            .map_err(|error| InterfaceError::Resources(name.to_owned(), error))
     }
 
     /// Stands for an interface that is not there: packets from outside vanish, and none come from inside.
@@ -217,23 +135,25 @@ impl TunnelInterface {
         let offloads = Arc::new(Offloads::default());
         switch_off(&offloads, &options.without)?;
         let device = TunDevice::null(name).map_err(|error| resources(error.into()))?;
-        Self::new(Arc::new(device), offloads).map_err(resources)
+        Self::new(device, offloads, 1).map_err(resources)
     }
 
-    fn new(device: Arc<TunDevice>, offloads: Arc<Offloads>) -> io::Result<Self> {
+    fn new(device: TunDevice, offloads: Arc<Offloads>, receive_threads: usize) -> io::Result<Self> {
+        let wakes =
+            || (0..receive_threads).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
         Ok(Self {
-            device,
+            device: Arc::new(device),
             offloads,
             slot: Arc::new(ArcSwapOption::empty()),
             raw: None,
             tcp: None,
             shaper: None,
             drops: Drops::default(),
-            tallies: Tallies::default(),
+            tallies: Tallies::of_threads(receive_threads),
             stages: Stages::default(),
             stop: Arc::default(),
-            outbound_wake: Arc::new(Wake::new()?),
-            inbound_wake: Arc::new(Wake::new()?),
+            outbound_wakes: wakes()?,
+            inbound_wakes: wakes()?,
             raw_wake: Arc::new(Wake::new()?),
             tcp_wake: Arc::new(Wake::new()?),
             link_wake: Arc::new(Wake::new()?),
@@ -285,7 +205,6 @@ impl TunnelInterface {
             wake: Arc::clone(&self.link_wake),
             stop: Arc::clone(&self.stop),
         };
-        let outbound = self.outbound(shared, &options, events);
         if let Some(raw) = &self.raw {
             let outside = Box::new(RawReceive::new(Arc::clone(raw)));
             let (bytes, inside) = (udp::BATCH_BYTES, self.inside());
@@ -300,18 +219,39 @@ impl TunnelInterface {
                 self.inbound(shared, (outside, inside), bytes, &self.tcp_wake, &options, punt.clone());
             self.spawn("tcp", Rights::Packets, inbound)?;
         }
-        let tally = &self.tallies.inbound;
-        let outside = UdpReceive::new(Arc::clone(&self.slot), Arc::clone(&self.offloads));
-        let outside = Box::new(outside.counted(Arc::clone(tally)));
-        let (bytes, inside) = (udp::BATCH_BYTES, self.inside().counted(Arc::clone(tally)));
-        let inbound = self.inbound(shared, (outside, inside), bytes, &self.inbound_wake, &options, punt);
-        self.spawn("out", Rights::Packets, outbound)?;
-        self.spawn("in", Rights::Packets, inbound)?;
+        for number in 0..self.receive_threads() {
+            self.start_receiving(number, shared, &options, punt.clone(), events.clone())?;
+        }
         if self.device.is_null() {
             Ok(())
         } else {
             self.spawn("link", Rights::Namespaces, move || follower.run())
         }
+    }
+
+    /// Starts a receiving thread: its workers.
+    fn start_receiving(
+        &mut self,
+        number: usize,
+        shared: &Shared,
+        options: &Options,
+        punt: Punt,
+        events: mpsc::UnboundedSender<Removed>,
+    ) -> io::Result<()> {
+        let outbound = self.outbound(number, shared, options, events);
+        let tally = &self.tallies.inbound[number];
+        let outside = UdpReceive::new(Arc::clone(&self.slot), Arc::clone(&self.offloads)).of_thread(number);
+        let outside = Box::new(outside.counted(Arc::clone(tally)));
+        let inside = self.inside().of_queue(number).counted(Arc::clone(tally));
+        let (bytes, wake) = (udp::BATCH_BYTES, &self.inbound_wakes[number]);
+        let inbound = self.inbound(shared, (outside, inside), bytes, wake, options, punt);
+        self.spawn(&worker_name("out", number), Rights::Packets, outbound)?;
+        self.spawn(&worker_name("in", number), Rights::Packets, inbound)
+    }
+
+    /// The number of its receiving threads.
+    pub fn receive_threads(&self) -> usize {
+        self.inbound_wakes.len()
     }
 
     /// Starts the protocol's thread, with a lower priority than the workers.
@@ -361,12 +301,13 @@ impl TunnelInterface {
 
     /// A port that sends outside.
     pub fn outside(&self) -> Box<dyn Transmit> {
-        self.outside_counted(Arc::default())
+        self.outside_counted(0, Arc::default())
     }
 
-    /// The same, which counts its calls on UDP sockets.
-    fn outside_counted(&self, tally: Arc<Tally>) -> Box<dyn Transmit> {
-        let in_udp = UdpTransmit::new(Arc::clone(&self.slot), Arc::clone(&self.offloads)).counted(tally);
+    /// The same of a receiving thread, which counts its calls on UDP sockets.
+    fn outside_counted(&self, number: usize, tally: Arc<Tally>) -> Box<dyn Transmit> {
+        let in_udp = UdpTransmit::new(Arc::clone(&self.slot), Arc::clone(&self.offloads));
+        let in_udp = in_udp.of_thread(number).counted(tally);
         match (&self.raw, &self.tcp) {
             (Some(raw), _) => Box::new(EspTransmit::new(in_udp, Arc::clone(raw))),
             (None, Some(tcp)) => Box::new(TcpTransmit::new(Arc::clone(tcp), in_udp, 0)),
@@ -388,14 +329,14 @@ impl TunnelInterface {
         TunTransmit::new(Arc::clone(&self.device), Arc::clone(&self.offloads))
     }
 
-    /// What wakes the worker that receives from outside.
+    /// What wakes the worker that receives from outside, the first of several.
     pub fn inbound_wake(&self) -> Arc<Wake> {
-        Arc::clone(&self.inbound_wake)
+        Arc::clone(&self.inbound_wakes[0])
     }
 
-    /// What wakes the worker that sends outside.
+    /// What wakes the worker that sends outside, the first of several.
     pub fn outbound_wake(&self) -> Arc<Wake> {
-        Arc::clone(&self.outbound_wake)
+        Arc::clone(&self.outbound_wakes[0])
     }
 
     /// Whether ESP may go without UDP.
@@ -405,7 +346,7 @@ impl TunnelInterface {
 
     /// What the slow path binds the sockets with.
     pub fn binding(&self) -> Binding {
-        Binding::new(Arc::clone(&self.slot), Arc::clone(&self.offloads), Arc::clone(&self.inbound_wake))
+        Binding::new(Arc::clone(&self.slot), Arc::clone(&self.offloads), self.inbound_wakes.clone())
     }
 
     /// Uses all offloads but these.
@@ -421,7 +362,7 @@ impl TunnelInterface {
     /// Has packets sealed and opened by at most so many threads at once: the two workers, and crypto threads beside them.
     pub fn set_threads(&self, threads: Threads) -> io::Result<()> {
         let wanted = match threads {
-            Threads::Auto => thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS),
+            Threads::Auto => processors().min(MOST_THREADS),
             Threads::Count(count) => count.into(),
         };
         let wanted = wanted.saturating_sub(WORKERS);
@@ -441,10 +382,13 @@ impl TunnelInterface {
         }
         self.crypto_threads.store(Some(crypto_threads).filter(|threads| threads.count() > 0));
         // They let go of the threads that they had.
-        for wake in [&self.outbound_wake, &self.inbound_wake, &self.raw_wake, &self.tcp_wake] {
-            wake.notify();
-        }
+        self.wake_workers();
         Ok(())
+    }
+
+    fn wake_workers(&self) {
+        let others = [&self.raw_wake, &self.tcp_wake];
+        self.outbound_wakes.iter().chain(&self.inbound_wakes).chain(others).for_each(|wake| wake.notify());
     }
 
     /// Its crypto threads, if it has any.
@@ -460,81 +404,11 @@ impl TunnelInterface {
         })?);
         Ok(())
     }
+}
 
-    /// From the inside to the outside, until the interface is gone.
-    fn outbound(
-        &self,
-        shared: &Shared,
-        options: &Options,
-        events: mpsc::UnboundedSender<Removed>,
-    ) -> impl FnOnce() + Send + use<> {
-        let (mut inside, answers) = tun::halves(Arc::clone(&self.device), Arc::clone(&self.offloads));
-        if self.shaper.as_ref().is_some_and(|shaper| shaper.is_slow()) {
-            inside.take_singly();
-        }
-        let tally = &self.tallies.outbound;
-        let mut inside: Box<dyn Receive> = Box::new(inside.counted(Arc::clone(tally)));
-        if let Some(capture) = &options.capture_inside {
-            inside = Box::new(Captured::new(inside, capture.clone()));
-        }
-        let mut outside = self.outside_counted(Arc::clone(tally));
-        if let Some(capture) = &options.capture_outside {
-            outside = Box::new(Captured::new(outside, capture.clone()));
-        }
-        if let Some(shaper) = &self.shaper {
-            inside = Box::new(Held::new(inside, Arc::clone(shaper)));
-            outside = Box::new(Counted::new(outside, Arc::clone(shaper)));
-        }
-        let egress = Egress::new(shared.clone(), outside, Arc::clone(&self.drops.outbound));
-        let mut worker = Outbound::new(shared.clone(), inside, answers, egress, tun::BATCH_BYTES)
-            .with_crypto_threads(Arc::clone(&self.crypto_threads), Arc::clone(&self.outbound_wake))
-            .with_times(Arc::clone(&self.stages.outbound));
-        let (stop, wake) = (Arc::clone(&self.stop), Arc::clone(&self.outbound_wake));
-        let name = self.device.name().to_owned();
-        move || {
-            if let Err(error) = worker.serve(&stop, &wake) {
-                tracing::info!("interface {name} is gone: {error}");
-                // When the daemon ends, the event has no receiver.
-                let _ = events.send(Removed(name));
-            }
-        }
-    }
-
-    /// From the outside to the inside.
-    fn inbound(
-        &self,
-        shared: &Shared,
-        (mut outside, inside): (Box<dyn Receive>, TunTransmit),
-        batch_bytes: usize,
-        wake: &Arc<Wake>,
-        options: &Options,
-        punt: Punt,
-    ) -> impl FnOnce() + Send + use<> {
-        let drops = Arc::clone(&self.drops.inbound);
-        if let Some(capture) = &options.capture_outside {
-            outside = Box::new(Captured::new(outside, capture.clone()));
-        }
-        if let Some(faults) = &options.faults {
-            outside = Box::new(Fault::new(outside, *faults, Arc::clone(&drops)));
-        }
-        let mut inside: Box<dyn Transmit> = Box::new(inside);
-        if let Some(capture) = &options.capture_inside {
-            inside = Box::new(Captured::new(inside, capture.clone()));
-        }
-        let mut worker = Inbound::new(shared.clone(), outside, inside, punt, drops, batch_bytes)
-            .with_crypto_threads(Arc::clone(&self.crypto_threads), Arc::clone(wake))
-            .with_times(Arc::clone(&self.stages.inbound));
-        if shared.tables.relayed_beside.get().is_some() {
-            worker = worker.relaying(self.outside());
-        }
-        let (stop, wake) = (Arc::clone(&self.stop), Arc::clone(wake));
-        let name = self.device.name().to_owned();
-        move || {
-            if let Err(error) = worker.serve(&stop, &wake) {
-                tracing::error!("interface {name} receives nothing more from outside: {error}");
-            }
-        }
-    }
+/// The name of a worker: its direction, and from the second on its number.
+pub fn worker_name(direction: &str, number: usize) -> String {
+    if number == 0 { direction.to_owned() } else { format!("{direction} {number}") }
 }
 
 /// Drops what only a query may still hold, as one of the API, once that has its answer: what it had, as a name and ports, is
@@ -553,10 +427,8 @@ pub(crate) async fn end<T>(mut last: Arc<T>) {
 impl Drop for TunnelInterface {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        for wake in [&self.outbound_wake, &self.inbound_wake, &self.raw_wake, &self.tcp_wake, &self.link_wake]
-        {
-            wake.notify();
-        }
+        self.wake_workers();
+        self.link_wake.notify();
         for thread in self.threads.drain(..) {
             // A worker that panicked has said so already.
             let _ = thread.join();

@@ -125,6 +125,8 @@ pub struct Parts<T> {
     pub binding: Binding,
     /// The queues to serve.
     pub inbox: Inbox,
+    /// Receiving threads, over which peers are spread.
+    pub receivers: u8,
 }
 
 struct Entry {
@@ -137,9 +139,12 @@ struct Entry {
 impl<T: Transmit> HandshakeThread<T> {
     /// A handshake thread without key and peers, for an interface that is down.
     pub fn new(parts: Parts<T>) -> Self {
-        let Parts { name, engine, random, shared, outside, outbound_wake, drops, binding, inbox } = parts;
+        let Parts { name, engine, random, shared, outside, outbound_wake, drops, binding, inbox, receivers } =
+            parts;
+        let mut device = Device::new(engine, random);
+        device.set_receivers(receivers);
         Self {
-            device: Device::new(engine, random),
+            device,
             sender: Sender::new(shared.clone(), outside, Arc::clone(&drops)),
             shared,
             outbound_wake,

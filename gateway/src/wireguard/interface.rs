@@ -16,9 +16,9 @@ use crate::tunnel_interface::{
 use config::settings::{Mss, Threads};
 use crossbeam_channel::{Sender, unbounded};
 use crypto::{Engine, random};
-use packet::header::wireguard::DATA_OVERHEAD;
+use packet::header::wireguard::{DATA, DATA_OVERHEAD, STEERING_BYTE};
 use port::Offloads;
-use port::udp::SocketSlot;
+use port::udp::{SocketSlot, Steering};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -70,7 +70,12 @@ impl Interface {
             (tunnel.outside(), Arc::clone(&tunnel.drops().handshake), tunnel.binding());
         let outbound_wake = tunnel.outbound_wake();
         let name = tunnel.name().to_owned();
-        let parts = Parts { name, engine, random, shared, outside, outbound_wake, drops, binding, inbox };
+        let receivers = tunnel.receive_threads() as u8;
+        // Handshake messages come to the first thread.
+        let steering = Steering { sockets: receivers, begin: DATA.to_le_bytes(), byte: STEERING_BYTE as u8 };
+        let binding = binding.steered(steering);
+        let parts =
+            Parts { name, engine, random, shared, outside, outbound_wake, drops, binding, inbox, receivers };
         tunnel.start_slow_path(Rights::Sockets, move || HandshakeThread::new(parts).run())?;
         Ok(Self { tunnel, tables, commands })
     }
@@ -94,6 +99,11 @@ impl Interface {
     pub fn set_threads(&self, threads: Threads) -> Result<(), InterfaceError> {
         let resources = |error| InterfaceError::Resources(self.name().to_owned(), error);
         self.tunnel.set_threads(threads).map_err(resources)
+    }
+
+    /// The number of its receiving threads.
+    pub fn receive_threads(&self) -> usize {
+        self.tunnel.receive_threads()
     }
 
     /// Clamps the segment sizes that TCP announces, over IPv4 and IPv6.

@@ -16,7 +16,7 @@ use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::wants::Wants;
 use crate::host::{self, Host};
 use crate::service::Context;
-use crate::tunnel_interface::{InterfaceError, Options, end};
+use crate::tunnel_interface::{InterfaceError, Options, end, receive_threads};
 use config::settings::WireGuard;
 use std::io;
 use std::mem::swap;
@@ -95,7 +95,8 @@ impl Served {
     ) -> Result<Self, ServiceError> {
         let wants = plan::wants(&wanted);
         let (without, threads) = (wanted.disabled_offloads.clone(), wanted.threads);
-        let options = Options { without, threads, ..Options::default() };
+        let receive_threads = receive_threads(wanted.receive_threads);
+        let options = Options { without, threads, receive_threads, ..Options::default() };
         check_port(name, &wanted).await?;
         let interface =
             Arc::new(Interface::create(name, context.engines.clone(), options, context.events.clone())?);
@@ -164,6 +165,11 @@ impl Served {
     pub(super) async fn prepare(&self, change: &mut Change, host: &Host) -> Result<(), ServiceError> {
         let name = self.interface.name();
         let wanted = &change.settings;
+        let (has, wants) = (self.interface.receive_threads(), receive_threads(wanted.receive_threads));
+        // What `auto` stands for changes with the processors that the daemon may use; the interface stays as it is.
+        if wanted.receive_threads != self.settings.receive_threads && has != wants {
+            return Err(InterfaceError::ReceiveThreads(name.to_owned(), has, wants).into());
+        }
         if wanted.port != self.settings.port || self.settings.disable {
             check_port(name, wanted).await?;
         }

@@ -20,6 +20,9 @@ pub const COOKIE_REPLY: u32 = 3;
 /// The kind of a data message.
 pub const DATA: u32 = 4;
 
+/// The place of the most significant byte of the receiver's index in a data message.
+pub const STEERING_BYTE: usize = 7;
+
 /// Bytes of an authentication tag.
 pub const TAG: usize = 16;
 /// Bytes of the header before the encrypted packet of a data message.

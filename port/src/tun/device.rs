@@ -1,4 +1,9 @@
 //! Creates a TUN interface and probes its offloads.
+//!
+//! An interface with several queues has two descriptors for each: one that is read, and one that is written. What is written to
+//! a queue would lead the packets of the same flow to that queue, in the middle of the flow (tun_flow_update of the kernel). The
+//! descriptors that are written are detached from their queue, and the kernel learns nothing from them. So it chooses the queue of
+//! a packet by a hash of the flow alone: a flow stays with its queue, and with the thread that reads it, for all of its life.
 #![expect(unsafe_code, reason = "ioctls take their arguments by address")]
 
 use crate::Offloads;
@@ -44,20 +49,49 @@ pub enum TunError {
 
 /// A TUN interface. It is removed when the last descriptor is closed.
 pub struct TunDevice {
-    fd: OwnedFd,
+    /// At least one.
+    queues: Vec<Queue>,
     name: String,
     /// Whether there is no interface: nothing is read, and what is written vanishes.
     is_null: bool,
 }
 
+/// A queue of an interface, which one thread reads.
+struct Queue {
+    reads: OwnedFd,
+    /// The descriptor that is written, of several queues.
+    writes: Option<OwnedFd>,
+}
+
+impl Queue {
+    fn only(fd: OwnedFd) -> Self {
+        Self { reads: fd, writes: None }
+    }
+
+    /// Adds a queue to an interface for several.
+    fn add(name: &str, is_first: bool) -> Result<Self, TunError> {
+        // The first one does not join an interface that another program has made for several queues.
+        let first = if is_first { libc::IFF_TUN_EXCL } else { 0 };
+        let writes = open(name, KIND | libc::IFF_MULTI_QUEUE | first)?;
+        let reads = open(name, KIND | libc::IFF_MULTI_QUEUE)?;
+        // The other one takes its number, so that packets are still received as of this queue.
+        detach(writes.as_fd()).map_err(|error| TunError::Other(name.to_owned(), error))?;
+        Ok(Self { reads, writes: Some(writes) })
+    }
+}
+
 impl TunDevice {
-    /// Creates the interface `name` and enables the offloads that `offloads` allows.
+    /// Creates the interface `name` with so many queues, at least one, and enables the offloads that `offloads` allows.
     ///
-    /// The interface has a single queue: with multi-queue, a second process could silently take a share of the
+    /// An interface with one queue cannot get more later: with multi-queue, a second process could silently take a share of the
     /// packets.
-    pub fn create(name: &str, offloads: &Offloads) -> Result<Self, TunError> {
-        let fd = open(name, libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR)?;
-        let device = Self { fd, name: name.to_owned(), is_null: false };
+    pub fn create(name: &str, queues: usize, offloads: &Offloads) -> Result<Self, TunError> {
+        let queues = if queues <= 1 {
+            vec![Queue::only(open(name, KIND)?)]
+        } else {
+            (0..queues).map(|number| Queue::add(name, number == 0)).collect::<Result<_, _>>()?
+        };
+        let device = Self { queues, name: name.to_owned(), is_null: false };
         device.probe(offloads);
         Ok(device)
     }
@@ -67,7 +101,7 @@ impl TunDevice {
         // Nothing arrives on a socket that has no address.
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let fd = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-        Ok(Self { fd, name: name.to_owned(), is_null: true })
+        Ok(Self { queues: vec![Queue::only(fd)], name: name.to_owned(), is_null: true })
     }
 
     /// Whether there is no interface.
@@ -77,7 +111,7 @@ impl TunDevice {
 
     /// Enables the largest set of offloads that the kernel supports and the configuration allows.
     pub fn probe(&self, offloads: &Offloads) {
-        let fd = self.fd.as_fd();
+        let fd = self.any();
         let tso = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6;
         let uso = tso | TUN_F_USO4 | TUN_F_USO6;
         let has_tso = offloads.tun_tso.is_wanted() && set_offload(fd, tso).is_ok();
@@ -92,6 +126,26 @@ impl TunDevice {
         offloads.tun_gro.probed(true);
     }
 
+    /// The descriptor that a queue is read from; the first queue's if there are fewer.
+    pub(super) fn reads(&self, queue: usize) -> BorrowedFd<'_> {
+        self.queue(queue).reads.as_fd()
+    }
+
+    /// The descriptor that the thread of a queue writes to.
+    pub(super) fn writes(&self, queue: usize) -> BorrowedFd<'_> {
+        let Queue { reads, writes } = self.queue(queue);
+        writes.as_ref().unwrap_or(reads).as_fd()
+    }
+
+    fn queue(&self, number: usize) -> &Queue {
+        self.queues.get(number).unwrap_or(&self.queues[0])
+    }
+
+    /// The descriptor for what concerns the interface as a whole.
+    fn any(&self) -> BorrowedFd<'_> {
+        self.queues[0].reads.as_fd()
+    }
+
     /// The name at creation; the interface may have been renamed since.
     pub fn name(&self) -> &str {
         &self.name
@@ -102,7 +156,7 @@ impl TunDevice {
         // SAFETY: ifreq is plain data, for which all zeros is a valid value.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         // SAFETY: the request writes one ifreq, which lives until the call returns.
-        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), TUNGETIFF, &raw mut request) }).ok()?;
+        check(unsafe { libc::ioctl(self.any().as_raw_fd(), TUNGETIFF, &raw mut request) }).ok()?;
         let bytes = request.ifr_name.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8);
         String::from_utf8(bytes.collect()).ok()
     }
@@ -111,7 +165,7 @@ impl TunDevice {
     pub fn namespace(&self) -> Option<OwnedFd> {
         // SAFETY: the request takes no argument and returns a new descriptor, which has no other owner.
         unsafe {
-            let fd = libc::ioctl(self.fd.as_raw_fd(), TUNGETDEVNETNS);
+            let fd = libc::ioctl(self.any().as_raw_fd(), TUNGETDEVNETNS);
             (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
         }
     }
@@ -121,13 +175,7 @@ impl TunDevice {
 impl From<OwnedFd> for TunDevice {
     /// For tests: any descriptor that keeps message boundaries can replace an interface.
     fn from(fd: OwnedFd) -> Self {
-        Self { fd, name: String::new(), is_null: false }
-    }
-}
-
-impl AsFd for TunDevice {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        Self { queues: vec![Queue::only(fd)], name: String::new(), is_null: false }
     }
 }
 
@@ -139,6 +187,11 @@ const TUNGETIFF: libc::Ioctl = 0x8004_54d2_u32 as libc::Ioctl;
 const TUNSETIFF: libc::Ioctl = 0x4004_54ca as libc::Ioctl;
 /// `_IOW('T', 208, unsigned int)`
 const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0 as libc::Ioctl;
+/// `_IOW('T', 217, int)`
+const TUNSETQUEUE: libc::Ioctl = 0x4004_54d9 as libc::Ioctl;
+
+/// The kind of interface: IP packets, with a header about offloads before each.
+const KIND: libc::c_int = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
 
 /// Opens a TAP interface, without a header before frames. With several queues, each call opens one.
 pub(crate) fn open_tap(name: &str, has_several: bool) -> Result<OwnedFd, TunError> {
@@ -175,6 +228,15 @@ fn set_interface(fd: BorrowedFd<'_>, name: &str, flags: libc::c_int) -> Result<(
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
     // SAFETY: the request reads and writes one ifreq, which lives until the call returns.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF, &raw mut request) })
+}
+
+/// Takes a descriptor from the queues that packets are spread over. It can still be written.
+fn detach(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: ifreq is plain data, for which all zeros is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_ifru.ifru_flags = libc::IFF_DETACH_QUEUE as libc::c_short;
+    // SAFETY: the request reads one ifreq, which lives until the call returns.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETQUEUE, &raw mut request) })
 }
 
 fn set_offload(fd: BorrowedFd<'_>, mask: u32) -> Result<(), Errno> {

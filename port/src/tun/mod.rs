@@ -20,7 +20,6 @@ use packet::{Batch, DropCounters, DropReason, Slab};
 use rustix::io::Errno;
 use segment::Segmenter;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
 use virtio::VirtioHeader;
@@ -35,6 +34,8 @@ pub const BATCH_BYTES: usize = 256 * 1024;
 /// Reads packets from the interface.
 pub struct TunReceive {
     device: Arc<TunDevice>,
+    /// The number of the queue that it reads.
+    queue: usize,
     offloads: Arc<Offloads>,
     staging: Slab,
     /// Whether packets may be ready to be read.
@@ -50,6 +51,8 @@ pub struct TunReceive {
 /// Writes packets to the interface.
 pub struct TunTransmit {
     device: Arc<TunDevice>,
+    /// The number of its thread's queue.
+    queue: usize,
     offloads: Arc<Offloads>,
     coalescer: Coalescer,
     /// The number of consecutively refused super-packets.
@@ -57,10 +60,16 @@ pub struct TunTransmit {
     tally: Arc<Tally>,
 }
 
-/// The two halves of an interface.
+/// The two halves of an interface with one queue.
 pub fn halves(device: Arc<TunDevice>, offloads: Arc<Offloads>) -> (TunReceive, TunTransmit) {
+    halves_of(device, 0, offloads)
+}
+
+/// The two halves of a queue, by its number.
+pub fn halves_of(device: Arc<TunDevice>, queue: usize, offloads: Arc<Offloads>) -> (TunReceive, TunTransmit) {
     let receive = TunReceive {
         device: Arc::clone(&device),
+        queue,
         offloads: Arc::clone(&offloads),
         // One byte more than the largest super-packet, to detect one that is too long.
         staging: Slab::new(packet::header::ip::MAXIMUM + 1),
@@ -70,7 +79,7 @@ pub fn halves(device: Arc<TunDevice>, offloads: Arc<Offloads>) -> (TunReceive, T
         moderation: Moderation::default(),
         tally: Arc::default(),
     };
-    (receive, TunTransmit::new(device, offloads))
+    (receive, TunTransmit::new(device, offloads).of_queue(queue))
 }
 
 impl Receive for TunReceive {
@@ -104,7 +113,7 @@ impl Receive for TunReceive {
                 let [] = wake.wait_at_most([], Some(pause))?;
                 self.ready = true;
             } else {
-                [self.ready] = wake.wait([Some(self.device.as_fd())])?;
+                [self.ready] = wake.wait([Some(self.device.reads(self.queue))])?;
             }
             self.tally.wake_up();
         }
@@ -129,7 +138,8 @@ impl TunReceive {
         let mut header = VirtioHeader::default();
         let staging = self.staging.bytes_mut();
         let mut pieces = [IoSliceMut::new(header.as_mut_bytes()), IoSliceMut::new(staging)];
-        let length = rustix::io::readv(&self.device, &mut pieces)?.saturating_sub(VirtioHeader::LENGTH);
+        let length = rustix::io::readv(self.device.reads(self.queue), &mut pieces)?
+            .saturating_sub(VirtioHeader::LENGTH);
         self.tally.receive(length);
         match Segmenter::new(&header, &mut staging[..length]) {
             Ok(segmenter) => self.unfinished = Some((length, segmenter)),
@@ -159,7 +169,14 @@ impl TunReceive {
 impl TunTransmit {
     /// Creates a further sending half, for packets from other threads than the worker.
     pub fn new(device: Arc<TunDevice>, offloads: Arc<Offloads>) -> Self {
-        Self { device, offloads, coalescer: Coalescer::default(), refused: 0, tally: Arc::default() }
+        let (coalescer, tally) = (Coalescer::default(), Arc::default());
+        Self { device, queue: 0, offloads, coalescer, refused: 0, tally }
+    }
+
+    /// The same for the thread of this queue.
+    #[must_use]
+    pub fn of_queue(self, queue: usize) -> Self {
+        Self { queue, ..self }
     }
 
     /// Counts its calls in `tally`.
@@ -238,9 +255,9 @@ fn note(tun_gro: &Offload, refused: u32, count: usize, outcome: Result<(), Errno
 impl Transmit for TunTransmit {
     fn transmit(&mut self, batch: &mut Batch, drops: &DropCounters) {
         self.coalescer.group(batch, self.offloads.tun_gro.is_on(), self.offloads.tun_uso.is_on());
-        let (device, tally) = (Arc::clone(&self.device), Arc::clone(&self.tally));
+        let (device, queue, tally) = (Arc::clone(&self.device), self.queue, Arc::clone(&self.tally));
         self.write_groups(batch, drops, |pieces| {
-            let outcome = write(&device, pieces);
+            let outcome = write(&device, queue, pieces);
             let sent = if outcome.is_ok() { pieces.iter().map(|piece| piece.len()).sum() } else { 0 };
             tally.send(sent);
             outcome
@@ -248,12 +265,12 @@ impl Transmit for TunTransmit {
     }
 }
 
-fn write(device: &TunDevice, pieces: &[IoSlice<'_>]) -> Result<(), Errno> {
+fn write(device: &TunDevice, queue: usize, pieces: &[IoSlice<'_>]) -> Result<(), Errno> {
     if device.is_null() {
         return Ok(());
     }
     loop {
-        match rustix::io::writev(device, pieces) {
+        match rustix::io::writev(device.writes(queue), pieces) {
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error),

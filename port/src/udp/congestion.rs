@@ -152,7 +152,7 @@ impl Congestion {
 impl Own {
     /// Waits for room; returns false if that takes too long.
     fn wait(&mut self, sockets: &UdpSockets, path: &Path) -> bool {
-        let Some(fd) = sockets.fd(path, Some(self.number)) else { return false };
+        let Some(fd) = sockets.fd(path, 0, Some(self.number)) else { return false };
         let limit = Timespec::try_from(WAIT).expect("it is short");
         let has_room = poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], Some(&limit)) == Ok(1);
         if !has_room {

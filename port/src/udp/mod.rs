@@ -9,6 +9,7 @@ mod congestion;
 mod control;
 mod receive;
 mod socket;
+mod steering;
 #[cfg(test)]
 mod tests;
 mod transmit;
@@ -16,6 +17,7 @@ mod transmit;
 pub use receive::{BATCH_BYTES, UdpReceive};
 pub use socket::{BindError, MOST_FURTHER, SocketSlot, UdpBinding, UdpSockets};
 pub(crate) use socket::{set_device, set_fwmark};
+pub use steering::Steering;
 pub use transmit::UdpTransmit;
 
 use rustix::io::Errno;

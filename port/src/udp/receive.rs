@@ -36,6 +36,8 @@ pub const BATCH_BYTES: usize = MESSAGES * STRIDE;
 /// Receives datagrams on the sockets of an interface: IPv4 and IPv6 of the first binding, then of the next.
 pub struct UdpReceive {
     slot: SocketSlot,
+    /// The number of the receiving thread, which has sockets of its own.
+    thread: usize,
     offloads: Arc<Offloads>,
     /// The sockets of the last burst.
     sockets: Option<Arc<UdpSockets>>,
@@ -76,6 +78,7 @@ impl UdpReceive {
     pub fn new(slot: SocketSlot, offloads: Arc<Offloads>) -> Self {
         Self {
             slot,
+            thread: 0,
             offloads,
             sockets: None,
             states: ArrayVec::new(),
@@ -89,6 +92,12 @@ impl UdpReceive {
         }
     }
 
+    /// Receives on the sockets of this thread: 0 is the first, which has those of further bindings, too.
+    #[must_use]
+    pub fn of_thread(self, thread: usize) -> Self {
+        Self { thread, ..self }
+    }
+
     /// Counts its calls in `tally`.
     #[must_use]
     pub fn counted(self, tally: Arc<Tally>) -> Self {
@@ -100,7 +109,7 @@ impl UdpReceive {
         let current = self.slot.load();
         if current.as_ref().map(Arc::as_ptr) != self.sockets.as_ref().map(Arc::as_ptr) {
             self.sockets = Guard::into_inner(current);
-            let count = self.sockets.as_ref().map_or(0, |sockets| sockets.receiving());
+            let count = self.sockets.as_ref().map_or(0, |sockets| sockets.receiving(self.thread));
             let new = State { is_ready: true, ..State::default() };
             self.states = std::iter::repeat_n(new, count).take(MOST_RECEIVING).collect();
             self.first = 0;
@@ -184,7 +193,8 @@ impl UdpReceive {
         let [] = wake.wait_at_most([], Some(pause))?;
         // The other sockets, too: the pause may have hidden their packets.
         for (number, state) in self.states.iter_mut().enumerate() {
-            let is_open = self.sockets.as_ref().is_some_and(|sockets| sockets.receives(number).is_some());
+            let is_open =
+                self.sockets.as_ref().is_some_and(|sockets| sockets.receives(self.thread, number).is_some());
             state.is_ready = had[number] || is_open && !state.is_failing();
         }
         Ok(true)
@@ -203,7 +213,7 @@ impl Receive for UdpReceive {
         let count = self.states.len();
         for number in (self.first..count).chain(0..self.first) {
             if self.states[number].is_ready && batch.len() == before {
-                let fd = sockets.receives(number);
+                let fd = sockets.receives(self.thread, number);
                 let outcome = fd.map(|fd| self.receive_from(fd, (number / 2) as u8, batch, drops));
                 self.note(number, outcome);
             }
@@ -220,8 +230,9 @@ impl Receive for UdpReceive {
                 self.tally.wake_up();
                 return Ok(());
             }
+            let thread = self.thread;
             let waiting = |(number, state): (usize, &State)| {
-                self.sockets.as_ref()?.receives(number).filter(|_| !state.is_failing())
+                self.sockets.as_ref()?.receives(thread, number).filter(|_| !state.is_failing())
             };
             let waiting: ArrayVec<_, MOST_RECEIVING> = self.states.iter().enumerate().map(waiting).collect();
             let pause = self.states.iter().any(|state| state.is_failing()).then_some(PAUSE);
@@ -313,7 +324,7 @@ mod tests {
     }
 
     fn sockets(v4: Option<OwnedFd>, v6: Option<OwnedFd>) -> UdpSockets {
-        UdpSockets { v4, v6, own: Default::default(), port: 0, further: Vec::new() }
+        UdpSockets { v4, v6, own: Default::default(), port: 0, of_threads: Vec::new(), further: Vec::new() }
     }
 
     fn receiver(v4: impl Into<OwnedFd>, v6: OwnedFd) -> (UdpReceive, Weak<UdpSockets>) {

@@ -1,11 +1,13 @@
-//! The UDP sockets of an interface, bound to one port. For each IP version, one socket receives and sends; further sockets
-//! only send, to peers with slow links; see [`congestion`](super::congestion).
+//! The UDP sockets of an interface, bound to one port. For each IP version, one socket receives and sends, or one a receiving
+//! thread, see [`steering`](super::steering); further sockets only send, to peers with slow links, see
+//! [`congestion`](super::congestion).
 //!
 //! An OpenVPN server can have several ports, and several addresses of one IP version. Each further one has such sockets of its
 //! own, a further binding. An endpoint has the number of its binding.
 #![expect(unsafe_code, reason = "setsockopt takes its argument by address")]
 
 use super::control::{UDP_GRO, UDP_SEGMENT};
+use super::steering::Steering;
 use crate::socket_options::set_buffers;
 use crate::{MtuDiscovery, Offloads, SocketOptions};
 use arc_swap::ArcSwapOption;
@@ -46,6 +48,8 @@ pub struct UdpSockets {
     /// The send-only sockets: IPv4, IPv6.
     pub(super) own: [ArrayVec<OwnedFd, OWN>; 2],
     pub(super) port: u16,
+    /// Those of the second receiving thread, the third, and so on: IPv4, IPv6.
+    pub(super) of_threads: Vec<[Option<OwnedFd>; 2]>,
     /// The further bindings: 1, 2, and so on. They have none themselves.
     pub(super) further: Vec<UdpSockets>,
 }
@@ -90,12 +94,14 @@ pub struct UdpBinding {
     pub further: Vec<SocketAddr>,
     /// The settings of sockets.
     pub options: SocketOptions,
+    /// How datagrams are spread over several sockets on the first port, for several receiving threads.
+    pub steering: Option<Steering>,
 }
 
 impl Default for UdpBinding {
     fn default() -> Self {
         let (v4, v6) = (Some(Ipv4Addr::UNSPECIFIED), Some(Ipv6Addr::UNSPECIFIED));
-        Self { v4, v6, further: Vec::new(), options: SocketOptions::default() }
+        Self { v4, v6, further: Vec::new(), options: SocketOptions::default(), steering: None }
     }
 }
 
@@ -113,14 +119,15 @@ impl UdpSockets {
     /// Binds `port` on the addresses of `binding`, and what is further there; 0 selects a free port.
     pub fn bind_at(port: u16, binding: &UdpBinding, offloads: &Offloads) -> Result<Self, BindError> {
         let refused = |port| move |error| BindError { port, error };
-        let UdpBinding { v4, v6, further, options } = binding;
-        let mut sockets = Self::bind_pair(port, (*v4, *v6), options, OWN).map_err(refused(port))?;
+        let UdpBinding { v4, v6, further, options, steering } = binding;
+        let steering = steering.as_ref().filter(|steering| steering.sockets > 1);
+        let mut sockets = Self::bind_pair(port, (*v4, *v6), options, steering, OWN).map_err(refused(port))?;
         for at in further.iter().take(MOST_FURTHER) {
             let pair = match at.ip() {
                 IpAddr::V4(ip) => (Some(ip), None),
                 IpAddr::V6(ip) => (None, Some(ip)),
             };
-            let bound = Self::bind_pair(at.port(), pair, options, OWN_OF_FURTHER);
+            let bound = Self::bind_pair(at.port(), pair, options, None, OWN_OF_FURTHER);
             sockets.further.push(bound.map_err(refused(at.port()))?);
         }
         sockets.probe(offloads);
@@ -132,22 +139,30 @@ impl UdpSockets {
         port: u16,
         (at_v4, at_v6): (Option<Ipv4Addr>, Option<Ipv6Addr>),
         options: &SocketOptions,
+        steering: Option<&Steering>,
         most_own: usize,
     ) -> Result<Self, Errno> {
+        let at = [at_v4.map(IpAddr::V4), at_v6.map(IpAddr::V6)];
         for _ in 0..ATTEMPTS {
-            let v4 = open_at(at_v4.map(IpAddr::V4), port, options)?;
+            let v4 = open_at(at[0], port, options)?;
             let chosen = v4.as_ref().map_or(Ok(port), local_port)?;
-            let v6 = match open_at(at_v6.map(IpAddr::V6), chosen, options) {
+            let v6 = match open_at(at[1], chosen, options) {
                 // The port is free in IPv4 and in use in IPv6.
                 Err(Errno::ADDRINUSE) if port == 0 => continue,
                 v6 => v6?,
             };
             let bound = v4.as_ref().or(v6.as_ref()).ok_or(Errno::AFNOSUPPORT)?;
             let port = local_port(bound)?;
+            let of_threads = match steering {
+                Some(steering) => spread([&v4, &v6], at, port, options, steering)?,
+                None => Vec::new(),
+            };
             let open = |family| open(Use::Send.address(family), port, options, Use::Send);
             let own = [(&v4, AddressFamily::INET), (&v6, AddressFamily::INET6)];
-            let own = own.map(|(shared, family)| own_sockets(shared.as_ref(), most_own, || open(family)));
-            return Ok(Self { v4, v6, own, port, further: Vec::new() });
+            let own = own.map(|(shared, family)| {
+                own_sockets(shared.as_ref(), most_own, steering.is_some(), || open(family))
+            });
+            return Ok(Self { v4, v6, own, port, of_threads, further: Vec::new() });
         }
         Err(Errno::ADDRINUSE)
     }
@@ -165,15 +180,15 @@ impl UdpSockets {
         }
         let open = |family| open(family, Use::Send);
         let own = [(&v4, AddressFamily::INET), (&v6, AddressFamily::INET6)];
-        let own = own.map(|(shared, family)| own_sockets(shared.as_ref(), OWN, || open(family)));
-        Ok(Self { v4, v6, own, port: 0, further: Vec::new() })
+        let own = own.map(|(shared, family)| own_sockets(shared.as_ref(), OWN, false, || open(family)));
+        Ok(Self { v4, v6, own, port: 0, of_threads: Vec::new(), further: Vec::new() })
     }
 
     /// Enables the offloads that `offloads` allows, and disables all others.
     pub fn probe(&self, offloads: &Offloads) {
         let all = |option, value| {
-            let mut sockets = self.bindings().flat_map(|it| [&it.v4, &it.v6]).flatten();
-            sockets.all(|fd| set(fd.as_fd(), libc::IPPROTO_UDP, option, value).is_ok())
+            let mut sockets = self.bindings().flat_map(Self::shared);
+            sockets.all(|fd| set(fd, libc::IPPROTO_UDP, option, value).is_ok())
         };
         // UDP_SEGMENT as a socket option equals the control message; 0 leaves it off.
         offloads.udp_gso.probed(all(UDP_SEGMENT, 0));
@@ -203,7 +218,7 @@ impl UdpSockets {
 
     /// Sets the firewall mark of sent packets, for policy routing; 0 for none.
     pub fn set_fwmark(&self, fwmark: u32) -> Result<(), Errno> {
-        let mut all = self.bindings().flat_map(|it| it.both().into_iter().flatten().chain(it.own_fds()));
+        let mut all = self.bindings().flat_map(|it| it.shared().chain(it.own_fds()));
         all.try_for_each(|fd| set_fwmark(fd, fwmark))
     }
 
@@ -217,18 +232,36 @@ impl UdpSockets {
     /// The number of datagrams lost by the sockets of each IP version because of a full receive buffer; `None` if there is no
     /// such socket.
     pub fn receive_drops(&self) -> [Option<u64>; 2] {
-        let of = |version: usize| self.bindings().filter_map(move |it| receive_drops(it.both()[version]?));
+        let of = |version: usize| {
+            let all = self.bindings().flat_map(move |it| it.of_version(version));
+            all.filter_map(receive_drops)
+        };
         [0, 1].map(|version| of(version).reduce(|all, number| all + number))
     }
 
-    /// The number of sockets that may receive.
-    pub(super) fn receiving(&self) -> usize {
-        2 * (1 + self.further.len())
+    /// The number of sockets that may receive, of a receiving thread: further bindings have the first.
+    pub(super) fn receiving(&self, thread: usize) -> usize {
+        if thread == 0 { 2 * (1 + self.further.len()) } else { 2 }
     }
 
-    /// A socket that receives, by its number.
-    pub(super) fn receives(&self, number: usize) -> Option<BorrowedFd<'_>> {
-        self.binding(number / 2)?.both()[number % 2]
+    /// A socket that receives, by its thread and its number.
+    pub(super) fn receives(&self, thread: usize, number: usize) -> Option<BorrowedFd<'_>> {
+        match thread.checked_sub(1) {
+            None => self.binding(number / 2)?.both()[number % 2],
+            Some(further) => self.of_threads.get(further)?.get(number)?.as_ref().map(AsFd::as_fd),
+        }
+    }
+
+    /// The sockets of this binding that receive.
+    fn shared(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        (0..2).flat_map(|version| self.of_version(version))
+    }
+
+    /// Those of IPv4, or of IPv6.
+    fn of_version(&self, version: usize) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let of_threads =
+            self.of_threads.iter().filter_map(move |pair| pair[version].as_ref().map(AsFd::as_fd));
+        self.both()[version].into_iter().chain(of_threads)
     }
 
     fn own_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
@@ -240,11 +273,12 @@ impl UdpSockets {
         [&self.v4, &self.v6].map(|fd| fd.as_ref().map(AsFd::as_fd))
     }
 
-    /// The socket for a destination: the shared one, or the own one with this number.
-    pub(super) fn fd(&self, path: &Path, own: Option<usize>) -> Option<BorrowedFd<'_>> {
+    /// The socket for a destination: the shared one of a thread, or the own one with this number.
+    pub(super) fn fd(&self, path: &Path, thread: usize, own: Option<usize>) -> Option<BorrowedFd<'_>> {
         match own {
             Some(number) => self.own(path).get(number).map(AsFd::as_fd),
-            None => self.receives(path.number()),
+            // Further bindings have one thread.
+            None => self.receives(if path.binding == 0 { thread } else { 0 }, path.number()),
         }
     }
 
@@ -260,6 +294,8 @@ impl UdpSockets {
 enum Use {
     /// Receives, and sends to all peers.
     All,
+    /// The same on a port that another socket of ours has, too.
+    Shared,
     /// Only sends.
     Send,
 }
@@ -268,8 +304,8 @@ impl Use {
     /// The address to bind to.
     fn address(self, family: AddressFamily) -> IpAddr {
         match (self, family == AddressFamily::INET) {
-            (Self::All, true) => Ipv4Addr::UNSPECIFIED.into(),
-            (Self::All, false) => Ipv6Addr::UNSPECIFIED.into(),
+            (Self::All | Self::Shared, true) => Ipv4Addr::UNSPECIFIED.into(),
+            (Self::All | Self::Shared, false) => Ipv6Addr::UNSPECIFIED.into(),
             (Self::Send, true) => NOBODY_V4.into(),
             (Self::Send, false) => NOBODY_V6.into(),
         }
@@ -278,21 +314,48 @@ impl Use {
     /// The sizes of the receive and the send buffer.
     fn buffers(self) -> (usize, usize) {
         // The kernel raises zero to its minimum.
-        if self == Self::All { (RECEIVE_BUFFER, SEND_BUFFER) } else { (0, OWN_SEND_BUFFER) }
+        if self == Self::Send { (0, OWN_SEND_BUFFER) } else { (RECEIVE_BUFFER, SEND_BUFFER) }
     }
+}
+
+/// Binds the sockets of further receiving threads to the port of the first ones, and spreads datagrams over all.
+///
+/// The port stays shared: a program of the same user could bind to it, too. It would get no datagram, as none is steered to it.
+fn spread(
+    first: [&Option<OwnedFd>; 2],
+    at: [Option<IpAddr>; 2],
+    port: u16,
+    options: &SocketOptions,
+    steering: &Steering,
+) -> Result<Vec<[Option<OwnedFd>; 2]>, Errno> {
+    let mut of_threads: Vec<_> = (1..steering.sockets).map(|_| [None, None]).collect();
+    for (version, (first, address)) in first.into_iter().zip(at).enumerate() {
+        let (Some(first), Some(address)) = (first, address) else { continue };
+        // Not before it was bound: so it is refused a port that another program has.
+        sockopt::set_socket_reuseport(first, true)?;
+        // The program counts them in the order in which they are bound.
+        for pair in &mut of_threads {
+            pair[version] = Some(open(address, port, options, Use::Shared)?);
+        }
+        steering.attach(first.as_fd())?;
+    }
+    Ok(of_threads)
 }
 
 /// The send-only sockets, bound to the same port as `shared`; as many as can be opened, and at most `most`.
 fn own_sockets(
     shared: Option<&OwnedFd>,
     most: usize,
+    stays_shared: bool,
     open: impl Fn() -> Result<OwnedFd, Errno>,
 ) -> ArrayVec<OwnedFd, OWN> {
     let Some(shared) = shared else { return ArrayVec::new() };
     // Sharing is only allowed while they are bound: later, another program could take part of the datagrams.
     let may_share = |may| sockopt::set_socket_reuseport(shared, may);
     let own = (0..most).map_while(|_| may_share(true).and_then(|()| open()).ok()).collect();
-    let _ = may_share(false);
+    if !stays_shared {
+        let _ = may_share(false);
+    }
     own
 }
 
@@ -328,7 +391,7 @@ fn open(address: IpAddr, port: u16, options: &SocketOptions, purpose: Use) -> Re
         // A raw IPv6 socket never carries IPv4, and does not accept this option.
         sockopt::set_ipv6_v6only(&fd, true)?;
     }
-    if purpose == Use::Send {
+    if purpose != Use::All {
         sockopt::set_socket_reuseport(&fd, true)?;
     }
     bind(&fd, &SocketAddr::from((address, port)))?;
@@ -349,7 +412,7 @@ fn open_raw(family: AddressFamily, protocol: u8, fwmark: u32, purpose: Use) -> R
 fn set_up(fd: &OwnedFd, family: AddressFamily, options: &SocketOptions, purpose: Use) -> Result<(), Errno> {
     let (receive, send) = purpose.buffers();
     set_buffers(fd, Some(send), Some(receive));
-    if purpose == Use::All {
+    if purpose != Use::Send {
         options.set_buffers(fd);
     }
     // A datagram larger than the path MTU is fragmented, not lost: the DF bit of the inner packet is honoured inside.

@@ -73,7 +73,7 @@ fn a_slow_peer_of_a_further_binding_has_a_socket_with_its_port() {
         assert_eq!(sockets.own(&path).len(), if binding == 0 { 16 } else { 4 });
         assert_eq!(sockets.port_of(binding), Some(addresses[usize::from(binding)].port()));
     }
-    assert_eq!((sockets.port_of(4), sockets.receiving()), (None, 8));
+    assert_eq!((sockets.port_of(4), sockets.receiving(0)), (None, 8));
 }
 
 #[test]

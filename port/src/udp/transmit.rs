@@ -32,6 +32,8 @@ const TRAINS: u32 = 1000;
 /// Sends datagrams on the sockets of an interface.
 pub struct UdpTransmit {
     slot: SocketSlot,
+    /// The number of the receiving thread whose sockets it sends on.
+    thread: usize,
     offloads: Arc<Offloads>,
     narrow: ArrayVec<Narrow, NARROW>,
     congestion: Congestion,
@@ -69,7 +71,13 @@ impl UdpTransmit {
     /// Sends on the sockets in `slot`.
     pub fn new(slot: SocketSlot, offloads: Arc<Offloads>) -> Self {
         let (narrow, congestion) = (ArrayVec::new(), Congestion::new());
-        Self { slot, offloads, narrow, congestion, refusal: None, tally: Arc::default() }
+        Self { slot, thread: 0, offloads, narrow, congestion, refusal: None, tally: Arc::default() }
+    }
+
+    /// Sends on the sockets of this receiving thread: threads that send at once do not wait for each other's socket.
+    #[must_use]
+    pub fn of_thread(self, thread: usize) -> Self {
+        Self { thread, ..self }
     }
 
     /// Counts its calls in `tally`.
@@ -154,7 +162,7 @@ impl UdpTransmit {
     ) -> Result<usize, Errno> {
         let endpoint = groups.first().and_then(|group| remote(batch, group)).ok_or(Errno::DESTADDRREQ)?;
         let path = Path::from(endpoint);
-        let fd = sockets.fd(&path, self.congestion.own(&path)).ok_or(Errno::AFNOSUPPORT)?;
+        let fd = sockets.fd(&path, self.thread, self.congestion.own(&path)).ok_or(Errno::AFNOSUPPORT)?;
         let outcome = send_groups(fd, groups, packets, batch);
         let sent = &groups[..*outcome.as_ref().unwrap_or(&0)];
         self.tally.send(sent.iter().map(|group| group.bytes(packets, batch)).sum());
@@ -472,7 +480,7 @@ mod tests {
             let (_, source) = receiver.recv_from(&mut [0; 100]).expect("it arrives");
             assert_eq!(source, SocketAddr::new(to.ip(), sockets.port()));
             receiver.send_to(b"answer", source).expect("loopback sends");
-            let shared = sockets.fd(&Path { remote: source, binding: 0 }, None).expect("it is open");
+            let shared = sockets.fd(&Path { remote: source, binding: 0 }, 0, None).expect("it is open");
             let readable = &mut [PollFd::from_borrowed_fd(shared, PollFlags::IN)];
             let limit = Timespec { tv_sec: 30, tv_nsec: 0 };
             assert_eq!(poll(readable, Some(&limit)), Ok(1), "the shared socket has the answer");

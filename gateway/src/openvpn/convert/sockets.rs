@@ -161,7 +161,7 @@ fn resolve(host: &str, sources: &Sources<'_>, refusals: &mut Refusals) -> Vec<Ip
 fn binding(locals: &[Local], options: SocketOptions, refusals: &mut Refusals) -> (u16, UdpBinding) {
     let Some(first) = locals.first() else { return (0, UdpBinding { options, ..UdpBinding::default() }) };
     let port = first.address.port();
-    let mut udp = UdpBinding { v4: None, v6: None, further: Vec::new(), options };
+    let mut udp = UdpBinding { v4: None, v6: None, further: Vec::new(), options, steering: None };
     for address in wanted(locals) {
         match address.ip() {
             IpAddr::V4(ip) if udp.v4.is_none() && address.port() == port => udp.v4 = Some(ip),

@@ -59,7 +59,7 @@ impl Device {
             peer.trouble.is_low_order = true;
             return;
         };
-        let index = new_index(&mut self.indices, &mut *self.random, id);
+        let index = new_index(&mut self.indices, &mut *self.random, id, self.receivers);
         let (key, random) = (&identity.key, &mut *self.random);
         match noise::create_initiation(key, &peer.public, &static_static, index, timestamp, random) {
             Ok((mut message, awaiting)) => {

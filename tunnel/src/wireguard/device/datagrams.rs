@@ -96,7 +96,7 @@ impl Device {
         peer.learned(now.monotonic);
         out.push(DeviceAction::Learn { peer: id });
 
-        let index = new_index(&mut self.indices, &mut *self.random, id);
+        let index = new_index(&mut self.indices, &mut *self.random, id, self.receivers);
         let (mut response, keys) = initiation
             .create_response(&peer.preshared, index, &mut *self.random)
             .map_err(|_| DropReason::BadHandshake)

@@ -114,6 +114,8 @@ pub struct Device {
     timers: Timers<PeerId>,
     limiter: RateLimiter,
     last_id: u64,
+    /// Receiving threads, which local indices lead to.
+    receivers: u8,
 }
 
 /// The status of a peer, for operators.
@@ -149,7 +151,14 @@ impl Device {
             timers: Timers::default(),
             limiter: RateLimiter::default(),
             last_id: 0,
+            receivers: 1,
         }
+    }
+
+    /// Spreads the peers over so many receiving threads, at least one: [`packet::header::wireguard::STEERING_BYTE`] of a data
+    /// message, modulo their number, is the thread of its peer, for all sessions of the peer.
+    pub fn set_receivers(&mut self, receivers: u8) {
+        self.receivers = receivers.max(1);
     }
 
     /// The local private key.
@@ -317,11 +326,15 @@ fn static_static<'a>(peer: &'a mut Peer, key: &PrivateKey) -> Result<&'a Secret,
     Ok(peer.static_static.as_ref().expect("just made"))
 }
 
-/// Allocates a random local index for `id`.
-fn new_index(indices: &mut HashMap<u32, PeerId>, random: &mut dyn Random, id: PeerId) -> u32 {
+/// Allocates a local index for `id`: random, but for what leads to one of the receiving threads.
+fn new_index(indices: &mut HashMap<u32, PeerId>, random: &mut dyn Random, id: PeerId, receivers: u8) -> u32 {
     loop {
         let mut bytes = [0; 4];
         random.fill(&mut bytes);
+        // The most significant byte: tables hash by the least significant ones.
+        let thread = (id.number() % u64::from(receivers)) as u8;
+        let Some(steering) = (bytes[3] - bytes[3] % receivers).checked_add(thread) else { continue };
+        bytes[3] = steering;
         let index = u32::from_le_bytes(bytes);
         if let Entry::Vacant(entry) = indices.entry(index) {
             entry.insert(id);
@@ -336,5 +349,33 @@ fn retire(indices: &mut HashMap<u32, PeerId>, ended: Vec<Session>, out: &mut Out
         let index = session.inbound.index;
         indices.remove(&index);
         out.push(DeviceAction::Retire { index });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crypto::random::System;
+    use packet::header::wireguard::{DATA, DataHeader, STEERING_BYTE};
+    use std::collections::HashSet;
+    use zerocopy::IntoBytes;
+
+    #[test]
+    fn all_indices_of_a_peer_lead_to_its_receiving_thread_and_differ_otherwise() {
+        let (mut indices, mut random) = (HashMap::new(), System::default());
+        for receivers in 1..=16u8 {
+            for number in 1..=32 {
+                let id = PeerId::new(number);
+                let mut first_bytes = HashSet::new();
+                for _ in 0..64 {
+                    let index = new_index(&mut indices, &mut random, id, receivers);
+                    let header = DataHeader { kind: DATA.into(), receiver: index.into(), counter: 0.into() };
+                    let steering = header.as_bytes()[STEERING_BYTE];
+                    assert_eq!(u64::from(steering % receivers), number % u64::from(receivers));
+                    first_bytes.insert(header.as_bytes()[4]);
+                }
+                assert!(first_bytes.len() > 16, "tables hash by the least significant bits");
+            }
+        }
     }
 }

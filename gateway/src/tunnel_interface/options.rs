@@ -1,0 +1,74 @@
+//! How an interface is made, and why it could not be.
+
+use crate::host::netlink::NetlinkError;
+use config::settings::Threads;
+use port::Offloads;
+use port::fault::Faults;
+use port::pcap::Capture;
+use port::tun::TunError;
+use std::io;
+use std::num::NonZeroUsize;
+use std::thread;
+
+/// The most receiving threads.
+pub const MOST_RECEIVING: usize = 16;
+/// Processors for each receiving thread of `auto`: its two workers, and crypto threads. With fewer processors, a further one would
+/// take from the others.
+const PROCESSORS: usize = 4;
+
+/// How to make an interface.
+#[derive(Default)]
+pub struct Options {
+    /// Offloads not to be used, by name.
+    pub without: Vec<String>,
+    /// Faults to inject into what arrives from outside.
+    pub faults: Option<Faults>,
+    /// How many threads seal and open packets at once.
+    pub threads: Threads,
+    /// How many threads receive, each way; 0 is one.
+    pub receive_threads: usize,
+    /// For tests: packets are handed off also when no processor is idle.
+    pub hands_off_always: bool,
+    /// Where to write down what passes inside and outside.
+    pub capture_inside: Option<Capture>,
+    /// See above.
+    pub capture_outside: Option<Capture>,
+}
+
+/// How many threads receive, each way, that were configured so.
+pub fn receive_threads(configured: Threads) -> usize {
+    match configured {
+        Threads::Auto => (processors() / PROCESSORS).clamp(1, MOST_RECEIVING),
+        Threads::Count(count) => usize::from(count).clamp(1, MOST_RECEIVING),
+    }
+}
+
+/// The processors that this process may use.
+pub(super) fn processors() -> usize {
+    thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+/// Why an interface could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum InterfaceError {
+    /// TUN refused.
+    #[error(transparent)]
+    Tun(#[from] TunError),
+    /// There is another interface of that name.
+    #[error("interface {0} exists already: {1}")]
+    Taken(String, String),
+    /// The link could not be set up.
+    #[error("interface {0}: {1}")]
+    Link(String, NetlinkError),
+    /// No such offload.
+    #[error("there is no offload {0:?}: choose from {known}", known = Offloads::NAMES.join(", "))]
+    Offload(String),
+    /// The number of its queues stays.
+    #[error(
+        "interface {0} has {1} receiving threads, and {2} are wanted: its queues are made with it\n  fix: delete interfaces wireguard {0}, commit, and set it again; or start the daemon again"
+    )]
+    ReceiveThreads(String, usize, usize),
+    /// The kernel gave no descriptor or thread.
+    #[error("interface {0} cannot be served: {1}")]
+    Resources(String, io::Error),
+}
