@@ -114,7 +114,7 @@ pub struct SecgwTables {
     used_keys: UsedKeys,
     /// The SAs to send with, by SPI.
     pub(super) outbound: BySpi<(Arc<Peer>, Arc<OutboundSa>)>,
-    /// The inbound SAs of the file, by SPI. They are among `sessions` too, so that IKE gives no SA of its own such an SPI.
+    /// The inbound SAs of the file, by SPI, which are found before those of IKE. They are among `sessions` too.
     pub(super) inbound: BySpi<Arc<Session>>,
     /// The outbound policies.
     pub(super) policies_out: Policies,
