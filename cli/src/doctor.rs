@@ -1,15 +1,22 @@
-//! `postern doctor`: finds unused acceleration.
+//! `postern doctor`: says what is wrong with the gateway, and finds unused acceleration.
 
-use crate::Failure;
+use crate::output::NOT_UP;
+use crate::{Failure, client, health};
 use bench::doctor::{examine, gather, read};
 use clap::{Args, Subcommand};
+use gateway::health::model::{Alert, Health, Rule, State};
+use serde::Serialize;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    what: What,
+    what: Option<What>,
+    /// The socket of the only daemon to ask; all daemons without it
+    #[arg(long, value_name = "SOCKET")]
+    api: Option<PathBuf>,
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
@@ -29,9 +36,11 @@ enum What {
     },
 }
 
-/// Examines the machine; the exit code says whether there are findings.
+/// Asks the daemons for what is wrong, or examines the machine; the exit code says whether there are findings.
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let What::Crypto { root } = arguments.what;
+    let Some(What::Crypto { root }) = arguments.what else {
+        return health(arguments.api, arguments.json);
+    };
     let inputs = match root {
         Some(root) => read(&root),
         None => gather(&std::env::current_exe()?)?,
@@ -43,4 +52,79 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         print!("{}", report.text());
     }
     Ok(if report.has_losses() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Prints the rules that fail, with what to do.
+fn health(api: Option<PathBuf>, json: bool) -> Result<ExitCode, Failure> {
+    let daemons = client::ask::<Health>(api.as_deref(), "/v1/health")?;
+    let wrong: Vec<Wrong<'_>> = daemons.iter().flat_map(failing).collect();
+    if json {
+        println!("{}", serde_json::to_string_pretty(&wrong)?);
+    } else {
+        print!("{}", text(&wrong, &daemons));
+    }
+    Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_UP) })
+}
+
+/// A rule that fails, with its alerts.
+#[derive(Serialize)]
+struct Wrong<'a> {
+    #[serde(flatten)]
+    rule: &'a Rule,
+    alerts: Vec<&'a Alert>,
+}
+
+fn failing(health: &Health) -> impl Iterator<Item = Wrong<'_>> {
+    let rules = health.rules.iter().filter(|rule| matches!(rule.state, State::Firing | State::Pending));
+    rules.map(|rule| {
+        let of_rule = |it: &&Alert| it.rule == rule.rule && health::is_open(it);
+        Wrong { rule, alerts: health.alerts.iter().filter(of_rule).collect() }
+    })
+}
+
+fn text(wrong: &[Wrong<'_>], daemons: &[Health]) -> String {
+    let mut text = String::new();
+    for Wrong { rule, alerts } in wrong {
+        let _ = writeln!(text, "{:<9} {}: {}", rule.severity, rule.rule, rule.about);
+        alerts.iter().for_each(|alert| text.push_str(&health::trouble(alert)));
+    }
+    let unknown = daemons.iter().flat_map(|health| &health.rules).filter(|it| it.state == State::Unknown);
+    for rule in unknown {
+        let why = rule.why.as_deref().unwrap_or("it was not looked at");
+        let _ = writeln!(text, "unknown   {}: because {why}", rule.rule);
+    }
+    if wrong.is_empty() {
+        text.push_str("No rule of health fails: postern show health lists them.\n");
+    }
+    text + "Acceleration that is not used: postern doctor crypto\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gateway::health::model::AlertState;
+
+    #[test]
+    fn rules_that_fail_are_printed_with_the_fix_and_others_are_not() {
+        let rule = |name: &str, state| Rule { rule: name.to_owned(), state, ..Rule::default() };
+        let rules =
+            [("tunnel-down", State::Firing), ("memory-low", State::Ok), ("files-low", State::Unknown)];
+        let alert = Alert {
+            rule: "tunnel-down".to_owned(),
+            sentence: "The tunnel wg0 berlin is down.".to_owned(),
+            remedy: "postern explain".to_owned(),
+            state: AlertState::Firing,
+            ..Alert::default()
+        };
+        let resolved = Alert { state: AlertState::Resolved, sentence: "Once.".to_owned(), ..alert.clone() };
+        let rules = rules.into_iter().map(|(name, state)| rule(name, state)).collect();
+        let ill = Health { rules, alerts: vec![alert, resolved], ..Health::default() };
+        let wrong: Vec<Wrong<'_>> = failing(&ill).collect();
+        let said = text(&wrong, std::slice::from_ref(&ill));
+        assert!(said.starts_with("warning   tunnel-down: "), "{said}");
+        assert!(said.contains("wg0 berlin is down.") && said.contains("fix: postern explain"), "{said}");
+        assert!(said.contains("unknown   files-low") && !said.contains("memory-low"), "{said}");
+        assert!(!said.contains("Once."), "{said}");
+        assert!(text(&[], &[]).starts_with("No rule of health fails"));
+    }
 }

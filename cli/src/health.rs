@@ -1,176 +1,254 @@
-//! Health: one table of rules about facts, and alerts that begin and end.
-//!
-//! ```text
-//! facts, twice ──> Sight ──> rules: ok, failing or unknown ──> alerts: pending ──> firing ──> resolved
-//!                            rules.rs                          alerts.rs
-//! ```
-
-mod alerts;
-mod rules;
-#[cfg(test)]
-mod tests;
+//! Health, as the daemon finds it: what each rule says, and alerts as they begin and end.
 
 use crate::answer::{Answer, Form};
 use crate::monitor::Lines;
-use crate::output::{NOT_UP, timestamp};
+use crate::output::{NOT_UP, ago, timestamp};
 use crate::request::Request;
 use crate::{Failure, Outcome};
-use alerts::{Alerts, Change};
-use gateway::bottleneck::{Processors, Shares};
-use gateway::facts::model::Facts;
-use rules::{RULES, Rule, Verdict};
-use serde::Serialize;
+use gateway::health::model::{Alert, AlertState, Health, Severity, State};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
-use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How often facts are read, and over how long rates are.
+/// How often the daemon is asked.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How long daemons must not answer before that is an alert.
+const SILENT: Duration = Duration::from_secs(5);
 
-/// What rules look at: two readings, and the machine.
-#[derive(Debug)]
-struct Sight {
-    before: Facts,
-    now: Facts,
-    /// What the processors did between both.
-    shares: Option<Shares>,
-    /// The part of the memory that is available, or why it is not known.
-    available: Result<f64, String>,
-}
-
-impl Sight {
-    /// Seconds between both readings; none if the daemon was restarted, or told the same snapshot twice.
-    fn seconds(&self) -> Option<f64> {
-        let milliseconds = self.now.moment.checked_sub(self.before.moment).filter(|&it| it > 0)?;
-        (self.before.daemon.started == self.now.daemon.started).then_some(milliseconds as f64 / 1000.0)
-    }
-}
-
-/// The facts of all daemons, as those of one.
-fn read(request: &Request) -> Result<(Facts, Option<Processors>), Failure> {
-    let mut all = request.ask::<Facts>()?.into_iter();
-    let first = all.next().unwrap_or_default();
-    let joined = all.fold(first, |mut joined, more| {
-        joined.daemon.refused_parts += more.daemon.refused_parts;
-        joined.tunnels.extend(more.tunnels);
-        joined.drops.extend(more.drops);
-        joined.threads.extend(more.threads);
-        joined.offloads.extend(more.offloads);
-        joined.engines.extend(more.engines);
-        joined
-    });
-    Ok((joined, Processors::read(Path::new("/proc/stat"))))
-}
-
-/// The part of the memory that programs could have, from proc_meminfo(5).
-fn available(meminfo: &Path) -> Result<f64, String> {
-    let text = std::fs::read_to_string(meminfo).map_err(|error| format!("{}: {error}", meminfo.display()))?;
-    let field = |name: &str| -> Option<f64> {
-        text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
-    };
-    let part = field("MemAvailable:").zip(field("MemTotal:")).filter(|(_, all)| *all > 0.0);
-    part.map(|(free, all)| free / all).ok_or_else(|| format!("{} has no MemAvailable", meminfo.display()))
-}
-
-fn sight(
-    (before, then): (Facts, Option<Processors>),
-    (now, processors): (Facts, Option<Processors>),
-) -> Sight {
-    let shares = processors.zip(then).and_then(|(now, then)| now.since(then));
-    Sight { before, now, shares, available: available(Path::new("/proc/meminfo")) }
-}
-
-/// What one rule says.
-#[derive(Debug, Serialize)]
-struct Checked {
-    rule: &'static str,
-    severity: rules::Severity,
-    about: &'static str,
-    #[serde(flatten)]
-    verdict: Verdict,
-}
-
-/// `postern show health`: every rule, looked at for a second.
+/// `postern show health`: what every rule says, of each daemon.
 pub(crate) fn show(request: &Request) -> Result<Answer, Failure> {
-    let before = read(request)?;
-    std::thread::sleep(INTERVAL);
-    let mut now = read(request)?;
-    // Others have asked, too: the snapshot may be the same for a second.
-    if now.0.moment == before.0.moment {
-        std::thread::sleep(INTERVAL);
-        now = read(request)?;
-    }
-    let sight = sight(before, now);
-    let checked: Vec<Checked> = RULES.iter().map(|rule| check(rule, &sight)).collect();
-    let is_failing = checked.iter().any(|it| matches!(it.verdict, Verdict::Failing(_)));
-    let status = if is_failing { NOT_UP } else { 0 };
-    Ok(Answer::new(checked, |checked| text(checked)).with_status(status))
+    let daemons = request.ask::<Health>()?;
+    let status = if daemons.iter().any(is_ill) { NOT_UP } else { 0 };
+    Ok(Answer::new(daemons, |daemons| daemons.iter().map(text).collect()).with_status(status))
 }
 
-fn check(rule: &'static Rule, sight: &Sight) -> Checked {
-    Checked { rule: rule.name, severity: rule.severity, about: rule.about, verdict: rule.check(sight) }
+/// Whether something is wrong.
+fn is_ill(health: &Health) -> bool {
+    health.rules.iter().any(|rule| matches!(rule.state, State::Firing | State::Pending))
 }
 
-fn text(checked: &[Checked]) -> String {
+fn text(health: &Health) -> String {
     let mut text = String::new();
-    for Checked { rule, severity, about, verdict } in checked {
-        let _ = match verdict {
-            Verdict::Ok => writeln!(text, "ok        {rule}: {about}"),
-            Verdict::Unknown(why) => writeln!(text, "unknown   {rule}: because {why}"),
-            Verdict::Failing(_) => writeln!(text, "{:<9} {rule}: {about}", severity.name()),
+    for rule in &health.rules {
+        let about = &rule.about;
+        let _ = match (rule.state, &rule.why) {
+            (State::Unknown, Some(why)) => writeln!(text, "unknown   {}: because {why}", rule.rule),
+            (State::Firing, _) => writeln!(text, "{:<9} {}: {about}", rule.severity, rule.rule),
+            (state, _) => writeln!(text, "{state:<9} {}: {about}", rule.rule),
         };
-        let Verdict::Failing(troubles) = verdict else { continue };
-        for trouble in troubles {
-            let _ = writeln!(text, "            {}\n              fix: {}", trouble.sentence, trouble.remedy);
+        for alert in health.alerts.iter().filter(|alert| alert.rule == rule.rule && is_open(alert)) {
+            text.push_str(&trouble(alert));
         }
+    }
+    if health.rules.is_empty() {
+        text.push_str("the daemon has just started: ask again in a second\n");
+    }
+    for it in &health.receivers {
+        let problem = it.problem.as_ref().map(|why| format!("; {}", printed(why))).unwrap_or_default();
+        let (name, way) = (&it.name, &it.way);
+        let _ = writeln!(
+            text,
+            "alert {name} {way}: {} delivered, {} failed, {} dropped{problem}",
+            it.delivered, it.failed, it.dropped
+        );
     }
     text
 }
 
-/// `postern monitor health`: a line when an alert begins, and one when it ends.
-pub(crate) fn follow(request: &Request) -> Result<Answer, Failure> {
-    let first = read(request)?;
-    let request = request.clone();
-    Ok(Answer::going(move |out, form| again(&request, first.clone(), out, form)))
+/// Text of a receiver without what a terminal would obey.
+fn printed(text: &str) -> String {
+    text.replace(char::is_control, " ")
 }
 
-fn again(
-    request: &Request,
-    mut before: (Facts, Option<Processors>),
-    out: &mut dyn Write,
-    form: Form,
-) -> Outcome {
-    let (mut alerts, begun) = (Alerts::default(), Instant::now());
+/// Whether an alert is not over.
+pub(crate) fn is_open(alert: &Alert) -> bool {
+    matches!(alert.state, AlertState::Pending | AlertState::Firing)
+}
+
+/// What is wrong, since when, and what to do.
+pub(crate) fn trouble(alert: &Alert) -> String {
+    let since = alert.firing_since.unwrap_or(alert.since);
+    let Alert { sentence, remedy, state, .. } = alert;
+    format!("            {sentence}\n              {state} since {}; fix: {remedy}\n", ago(since))
+}
+
+/// `postern monitor health`: a line when an alert begins, and one when it ends.
+pub(crate) fn follow(request: &Request) -> Result<Answer, Failure> {
+    request.ask::<Health>()?;
+    let request = request.clone();
+    Ok(Answer::going(move |out, form| again(&request, out, form)))
+}
+
+fn again(request: &Request, out: &mut dyn Write, form: Form) -> Outcome {
+    let (mut told, begun) = (Told::default(), Instant::now());
     loop {
-        std::thread::sleep(INTERVAL);
-        let changes = match read(request) {
-            Ok(now) => {
-                let sight = sight(before, now.clone());
-                before = now;
-                alerts.look(RULES, &sight, begun.elapsed())
-            }
-            Err(error) => {
-                alerts.silent(error.to_string().lines().next().unwrap_or_default(), begun.elapsed())
-            }
+        let changes = match request.ask::<Health>() {
+            Ok(daemons) => told.look(&daemons),
+            Err(error) => told.silent(&error.to_string(), begun.elapsed()),
         };
         for change in changes {
             tell(out, form, &change)?;
         }
+        std::thread::sleep(INTERVAL);
     }
 }
 
-fn tell(out: &mut dyn Write, form: Form, change: &Change) -> Outcome {
-    let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+/// An alert by its rule, its subject and its beginning.
+type Key = (String, String, u64);
+
+/// What was printed of alerts.
+#[derive(Default)]
+struct Told {
+    firing: BTreeMap<Key, Alert>,
+    /// Since when no daemon answers.
+    silent_since: Option<Duration>,
+    silence: Option<Alert>,
+}
+
+impl Told {
+    /// What is new in the answers of daemons.
+    fn look(&mut self, daemons: &[Health]) -> Vec<Alert> {
+        self.silent_since = None;
+        let ended = self.silence.take().map(|alert| ended(alert, now()));
+        let alerts = || daemons.iter().flat_map(|health| &health.alerts);
+        let key = |alert: &Alert| (alert.rule.clone(), alert.subject.clone(), alert.since);
+        let of = |state| {
+            let these = alerts().filter(move |alert| alert.state == state);
+            these.map(|alert| (key(alert), alert.clone())).collect::<BTreeMap<_, _>>()
+        };
+        let (firing, resolved) = (of(AlertState::Firing), of(AlertState::Resolved));
+        let mut changes: Vec<Alert> = ended.into_iter().collect();
+        for (key, alert) in std::mem::take(&mut self.firing) {
+            if firing.contains_key(&key) {
+                self.firing.insert(key, alert);
+            } else {
+                // A daemon that was restarted does not know it any more.
+                changes.push(resolved.get(&key).cloned().unwrap_or_else(|| self::ended(alert, now())));
+            }
+        }
+        for (key, alert) in firing {
+            if self.firing.insert(key, alert.clone()).is_none() {
+                changes.push(alert);
+            }
+        }
+        changes
+    }
+
+    /// No daemon answers: nothing else is known.
+    fn silent(&mut self, why: &str, elapsed: Duration) -> Vec<Alert> {
+        let since = *self.silent_since.get_or_insert(elapsed);
+        if self.silence.is_some() || elapsed.saturating_sub(since) < SILENT {
+            return Vec::new();
+        }
+        let alert = Alert {
+            rule: "daemon-silent".to_owned(),
+            severity: Severity::Critical,
+            sentence: format!("No facts: {}.", why.lines().next().unwrap_or_default()),
+            remedy: "systemctl status postern; postern show log vpn".to_owned(),
+            state: AlertState::Firing,
+            since: now(),
+            firing_since: Some(now()),
+            ..Alert::default()
+        };
+        self.silence = Some(alert.clone());
+        vec![alert]
+    }
+}
+
+fn ended(alert: Alert, at: u64) -> Alert {
+    Alert { state: AlertState::Resolved, resolved_at: Some(at), ..alert }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn tell(out: &mut dyn Write, form: Form, alert: &Alert) -> Outcome {
     if form.json {
-        writeln!(out, "{}", serde_json::to_string(change)?)?;
+        writeln!(out, "{}", serde_json::to_string(alert)?)?;
         return Ok(out.flush()?);
     }
-    let Change { state, rule, severity, trouble } = change;
-    let line = format!("{} {state} {severity} {rule}: {}", timestamp(at), trouble.sentence);
-    Lines::new(out, form).put(&line)?;
-    if *state == alerts::State::Firing {
-        Lines::new(out, form).put(&format!("  fix: {}", trouble.remedy))?;
+    let Alert { state, rule, severity, sentence, remedy, .. } = alert;
+    let at = alert.resolved_at.or(alert.firing_since).unwrap_or_default();
+    Lines::new(out, form).put(&format!("{} {state} {severity} {rule}: {sentence}", timestamp(at)))?;
+    if *state == AlertState::Firing {
+        Lines::new(out, form).put(&format!("  fix: {remedy}"))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gateway::health::model::{Receiver, Rule};
+
+    fn alert(subject: &str, state: AlertState) -> Alert {
+        Alert {
+            rule: "tunnel-down".to_owned(),
+            subject: subject.to_owned(),
+            sentence: format!("The tunnel {subject} is down."),
+            remedy: "postern explain".to_owned(),
+            state,
+            since: 7,
+            ..Alert::default()
+        }
+    }
+
+    fn health(alerts: &[Alert]) -> Vec<Health> {
+        let rule = |name: &str, state| Rule { rule: name.to_owned(), state, ..Rule::default() };
+        let rules = vec![rule("tunnel-down", State::Firing), rule("memory-low", State::Ok)];
+        vec![Health { at: 9, rules, alerts: alerts.to_vec(), ..Health::default() }]
+    }
+
+    fn states(changes: &[Alert]) -> Vec<(AlertState, &str)> {
+        changes.iter().map(|alert| (alert.state, &*alert.subject)).collect()
+    }
+
+    #[test]
+    fn an_alert_is_told_when_it_begins_and_when_it_ends() {
+        let mut told = Told::default();
+        let (firing, resolved) = (alert("berlin", AlertState::Firing), alert("berlin", AlertState::Resolved));
+        assert_eq!(told.look(&health(&[alert("berlin", AlertState::Pending)])), []);
+        assert_eq!(told.look(&health(&[resolved.clone()])), [], "one that ended before");
+        let changes = told.look(&health(&[firing.clone(), resolved.clone()]));
+        assert_eq!(states(&changes), [(AlertState::Firing, "berlin")]);
+        assert_eq!(told.look(&health(&[firing.clone()])), [], "once");
+        assert_eq!(states(&told.look(&health(&[resolved]))), [(AlertState::Resolved, "berlin")]);
+        told.look(&health(&[firing]));
+        assert_eq!(states(&told.look(&health(&[]))), [(AlertState::Resolved, "berlin")], "a restart");
+    }
+
+    #[test]
+    fn daemons_that_are_silent_for_long_are_an_alert() {
+        let (mut told, at) = (Told::default(), Duration::from_secs);
+        assert_eq!(told.silent("no daemon answers\nfix: it", at(30)), []);
+        assert_eq!(told.silent("no daemon answers", at(34)), []);
+        let changes = told.silent("no daemon answers\nfix: it", at(35));
+        assert_eq!(changes[0].sentence, "No facts: no daemon answers.");
+        assert_eq!(told.silent("no daemon answers", at(36)), [], "once");
+        let changes = told.look(&health(&[]));
+        assert_eq!((changes[0].state, &*changes[0].rule), (AlertState::Resolved, "daemon-silent"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_shown_below_its_rule_with_the_fix() {
+        let mut health =
+            health(&[alert("wg0 a", AlertState::Firing), alert("old", AlertState::Resolved)]).remove(0);
+        let problem = Some("no answer\x1b[2J".to_owned());
+        let (name, way) = ("oncall".to_owned(), "webhook".to_owned());
+        health.receivers.push(Receiver { name, way, failed: 2, problem, ..Receiver::default() });
+        let text = text(&health);
+        assert!(text.starts_with("warning   tunnel-down: "), "{text}");
+        assert!(
+            text.contains("The tunnel wg0 a is down.") && text.contains("fix: postern explain"),
+            "{text}"
+        );
+        assert!(!text.contains("old") && text.contains("ok        memory-low"), "{text}");
+        assert!(
+            text.contains("alert oncall webhook: 0 delivered, 2 failed") && !text.contains('\x1b'),
+            "{text}"
+        );
+        assert!(is_ill(&health));
+    }
 }

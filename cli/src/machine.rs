@@ -18,10 +18,10 @@ const ROOT: &str = "/";
 /// What the administrator allows.
 #[derive(Args, Clone)]
 pub(crate) struct Allowed {
-    /// Folders with the programs that tasks may run; root must own them, and all in them
+    /// Folders with the programs that tasks and alerts may run; root must own them, and all in them
     #[arg(long, value_name = "DIR", default_value = SCRIPTS)]
     scripts: Vec<PathBuf>,
-    /// Run no tasks
+    /// Run no tasks, and no programs of alerts
     #[arg(long)]
     no_tasks: bool,
     /// Run only the tasks of this file of `set` lines, which root alone may write
@@ -35,6 +35,13 @@ pub(crate) struct Allowed {
 impl Default for Allowed {
     fn default() -> Self {
         Self { scripts: vec![SCRIPTS.into()], no_tasks: false, tasks_from: None, machine_root: ROOT.into() }
+    }
+}
+
+impl Allowed {
+    /// The folders with programs that a commit may name.
+    pub(crate) fn programs(&self) -> &[PathBuf] {
+        if self.no_tasks { &[] } else { &self.scripts }
     }
 }
 

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod advise;
+mod alerter;
 mod answer;
 mod archiver;
 mod backup;
@@ -103,6 +104,9 @@ enum Verb {
     /// Print the possible next words of an operational command, for shell completion
     #[command(hide = true)]
     Complete(operational::complete::Arguments),
+    /// Tell receivers of alerts for a daemon, which sends them by the socket that is the standard input
+    #[command(hide = true)]
+    Alerter(alerter::Arguments),
     /// Copy revisions to the locations of commit-archive, for a daemon
     #[command(hide = true)]
     Archiver(archiver::Arguments),
@@ -112,7 +116,7 @@ enum Verb {
     Restore(restore::Arguments),
     /// Run benchmarks
     Bench(bench::Arguments),
-    /// Find unused acceleration
+    /// Say what is wrong with the running gateway, and find unused acceleration
     Doctor(doctor::Arguments),
     /// Measure a tunnel between two sites that are built on this machine (needs root)
     Demo {
@@ -196,6 +200,7 @@ fn main() -> ExitCode {
         Verb::Generate(what) => generate::run(what),
         Verb::MachineHelper(arguments) => machine::serve(arguments),
         Verb::HttpsServer(arguments) => https::run(arguments),
+        Verb::Alerter(arguments) => alerter::serve(arguments),
         Verb::Archiver(arguments) => archiver::serve(&arguments),
         Verb::NameServers(arguments) => dns::serve(&arguments),
         Verb::PidFile(arguments) => pid_file::serve(&arguments),

@@ -4,7 +4,7 @@ use crate::engines;
 use crate::place::{API, CONFIG, state_of};
 use crate::privilege::{self, Needs};
 use crate::service_user::User;
-use crate::{Outcome, archiver, dns, https, log, machine, service_user};
+use crate::{Outcome, alerter, archiver, dns, https, log, machine, service_user};
 use clap::Args;
 use config::Settings;
 use crypto::choice::{Choice, Subject};
@@ -13,6 +13,7 @@ use gateway::daemon;
 use gateway::daemon::file::{ConfigFile, Read};
 use gateway::daemon::order::{Order, Orders};
 use gateway::daemon::serve::{Event, Start, serve};
+use gateway::health::Connection as AlertConnection;
 use gateway::host::occupied;
 use gateway::https::Connection as HttpsConnection;
 use gateway::machine::Connection;
@@ -51,6 +52,9 @@ pub(crate) struct Arguments {
     /// Start no process for `service https`, `service metrics` and `service page`: the API is on the Unix socket only
     #[arg(long)]
     no_https: bool,
+    /// Start no process for the receivers and the log of `service health`
+    #[arg(long)]
+    no_alerts: bool,
     #[command(flatten)]
     allowed: machine::Allowed,
     #[command(flatten)]
@@ -74,6 +78,7 @@ pub(crate) fn run_without_cipher(config: PathBuf, api: PathBuf) -> Outcome {
         open_at_exit: false,
         no_machine: true,
         no_https: true,
+        no_alerts: true,
         allowed: machine::Allowed::default(),
         copies: archiver::Folders::default(),
     };
@@ -111,6 +116,10 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
         )?,
         None => HttpsConnection::Off,
     };
+    let alerts = match state.as_deref().filter(|_| !arguments.no_alerts) {
+        Some(state) => alerter::start(state, &arguments.allowed, user.as_ref())?,
+        None => AlertConnection::Off,
+    };
     let sets_names = !arguments.no_machine && rustix::process::geteuid().is_root();
     let name_servers = sets_names.then(dns::of_daemon).transpose()?;
     // It ends with this process, whose end of the pipe it waits for.
@@ -133,7 +142,7 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
         state,
         file,
         read,
-        (machine, https, name_servers, opener),
+        (machine, https, alerts, name_servers, opener),
         engines,
     ));
     // Do not wait for a name server that does not answer.
@@ -160,12 +169,15 @@ fn counted(settings: &Settings) -> String {
     if counted.is_empty() { "nothing to serve".to_owned() } else { counted.join(", ") }
 }
 
+/// The processes and the thread that have rights or duties of their own.
+type Helpers = (Connection, HttpsConnection, AlertConnection, Option<UnixStream>, Opener);
+
 async fn start(
     arguments: Arguments,
     state: Option<PathBuf>,
     file: ConfigFile,
     read: Read,
-    (machine, https, name_servers, opener): (Connection, HttpsConnection, Option<UnixStream>, Opener),
+    (machine, https, alerts, name_servers, opener): Helpers,
     engines: Engines,
 ) -> Outcome {
     let (orders, inbox) = Orders::channel();
@@ -184,6 +196,7 @@ async fn start(
         api,
         machine,
         https,
+        alerts,
         name_servers,
         opener: Some(opener),
         open_at_exit,

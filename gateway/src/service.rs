@@ -9,6 +9,7 @@
 
 use crate::daemon::needs::Needs;
 use crate::facts::Tunnels;
+use crate::health::Kept;
 use crate::host::Host;
 use crate::host::wants::Wants;
 use crate::https::Process;
@@ -37,6 +38,8 @@ pub struct Context {
     pub machine: Client,
     /// The process that serves the API over HTTPS.
     pub https: Mutex<Process>,
+    /// What is known of health, and who hears of it.
+    pub health: Arc<Kept>,
     /// Who sets name servers of this machine, if root has started the daemon.
     pub name_servers: Option<NameServers>,
     /// Who opens Ethernet ports, if the program has such a thread.

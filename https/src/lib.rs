@@ -16,6 +16,7 @@
 mod answer;
 mod app;
 mod certificate;
+pub mod client;
 mod daemon;
 mod gate;
 mod keys;

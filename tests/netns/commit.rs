@@ -180,6 +180,7 @@ impl Sites {
                 host,
                 machine(),
                 Process::default(),
+                gateway::health::Connection::Off,
                 None,
                 None,
             );

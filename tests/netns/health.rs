@@ -1,4 +1,6 @@
-//! `show health` and `monitor health`: a peer dies, and comes back.
+//! `show health`, `monitor health` and `service health`: a peer dies, and comes back.
+
+mod receivers;
 
 use crate::daemon::started;
 use crate::support::{PATIENCE, answers, postern};
@@ -22,12 +24,12 @@ fn a_peer_that_dies_is_an_alert_which_is_resolved_when_it_is_back() {
     };
     let show = || {
         let said = asked(&["show", "health", "--json"]).output().expect("it runs");
-        let rules: Value = serde_json::from_slice(&said.stdout).expect("JSON");
-        let rules = rules.as_array().expect("a list").clone();
+        let daemons: Value = serde_json::from_slice(&said.stdout).expect("JSON");
+        let rules = daemons[0]["rules"].as_array().expect("a list").clone();
         let down = rules.into_iter().find(|it| it["rule"] == "tunnel-down").expect("a rule");
         (said.status.code(), down)
     };
-    assert_eq!(show().1["state"], "ok");
+    wait_until(PATIENCE, || show().1["state"] == "ok").expect("it is looked at");
     let mut child = asked(&["monitor", "health", "--json"]).stdout(Stdio::piped()).spawn().expect("it runs");
     let (sender, changes) = channel();
     let out = BufReader::new(child.stdout.take().expect("piped"));
@@ -58,7 +60,10 @@ fn a_peer_that_dies_is_an_alert_which_is_resolved_when_it_is_back() {
     assert_eq!((&firing["severity"], &firing["subject"]), (&"critical".into(), &"wg0 other".into()));
     assert_eq!(firing["remedy"], "postern explain interfaces wireguard wg0 peer other");
     let (status, down) = show();
-    assert_eq!((status, &down["state"]), (Some(1), &"failing".into()), "{down:#}");
+    assert_eq!((status, &down["state"]), (Some(1), &"firing".into()), "{down:#}");
+    let doctor = asked(&["doctor"]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&doctor.stdout);
+    assert!(doctor.status.code() == Some(1) && said.contains("The tunnel wg0 other is down."), "{said}");
     b.start(&mut lab);
     wait_until(2 * PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("it is back");
     let resolved = next("resolved");

@@ -75,8 +75,7 @@ const STATUS_STATUS: &str = "Exit status: 0 if everything is up that should be, 
      A peer without traffic that need not be connected is not down. Warnings do not change the exit status.";
 const RELOAD_STATUS: &str =
     "Exit status: 0 if all of the file is in force, 1 if it is not, 2 if no daemon answers.";
-const HEALTH_STATUS: &str =
-    "Exit status: 0 if no rule fails, 1 if one does, 2 if no daemon answers. What is unknown does not fail.";
+const HEALTH_STATUS: &str = "Exit status: 0 if no rule fails, 1 if one is pending or firing, 2 if no daemon answers. What is unknown does not fail.";
 const EXPLAIN_STATUS: &str =
     "Exit status: 0 if the peer and its tunnels are up, 1 if they are not, 2 if no daemon answers.";
 
@@ -238,10 +237,10 @@ pub(super) static TABLE: &[Entry] = &[
         .asks("/v1/bottleneck"),
     entry(
         "show health",
-        "Look for a second at what is wrong with the gateway, and say what to do",
+        "Show what is wrong with the gateway and what to do, as the daemon finds it each second",
         health::show,
     )
-    .asks("/v1/facts")
+    .asks("/v1/health")
     .more(HEALTH_STATUS),
     entry("show vpn ipsec sa", "List the tunnels with state, traffic and algorithms", show_vpn::sas)
         .asks(IPSEC),
@@ -399,7 +398,7 @@ pub(super) static TABLE: &[Entry] = &[
         "Print a line when something goes wrong, and one when it is well again",
         health::follow,
     )
-    .asks("/v1/facts"),
+    .asks("/v1/health"),
     entry("monitor bandwidth", "Show the rates of all interfaces", bandwidth::follow),
     entry("monitor bandwidth interface NAME", "Show the rates of one interface", bandwidth::follow)
         .arguments(&[ANY]),

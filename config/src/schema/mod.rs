@@ -5,6 +5,7 @@
 mod algorithm;
 mod cursor;
 mod form;
+mod health;
 mod https;
 mod ipsec;
 mod location;
@@ -23,6 +24,7 @@ mod wireguard;
 pub use algorithm::{DH_GROUPS, ENCRYPTIONS, ESP_PRESETS, HASHES, IKE_PRESETS, KEY_EXCHANGES, PRFS};
 pub use cursor::Cursor;
 pub use form::Form;
+pub use health::HEALTH_RULES;
 pub use location::Location;
 pub use schedule::Times;
 pub use spelling::nearest;
@@ -172,6 +174,7 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
         system::CIPHER_PINS,
         machine::NODES,
         https::NODES,
+        health::NODES,
         metrics::NODES,
         page::NODES,
         pki::NODES,
@@ -185,9 +188,17 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
 
 /// Every name that the user chooses.
 pub fn tags() -> impl Iterator<Item = &'static Tag> {
-    [wireguard::TAGS, openvpn::TAGS, secgw::TAGS, pki::TAGS, ipsec::TAGS, machine::TAGS, https::TAGS]
-        .into_iter()
-        .flatten()
+    let tables = [
+        wireguard::TAGS,
+        openvpn::TAGS,
+        secgw::TAGS,
+        pki::TAGS,
+        ipsec::TAGS,
+        machine::TAGS,
+        https::TAGS,
+        health::TAGS,
+    ];
+    tables.into_iter().flatten()
 }
 
 /// Every node of VyOS that is known and refused.
@@ -225,6 +236,7 @@ fn places() -> impl Iterator<Item = Place> {
         system::INNER,
         machine::INNER,
         https::INNER,
+        health::INNER,
         metrics::INNER,
         page::INNER,
         pki::INNER,

@@ -1,6 +1,7 @@
 //! The configuration, typed, and checked as a whole: what VyOS checks at commit.
 
 mod commit_archive;
+pub mod health;
 mod hints;
 pub mod https;
 pub mod ipsec;
@@ -16,6 +17,7 @@ mod threads;
 mod wireguard;
 
 pub use commit_archive::CommitArchive;
+pub use health::Health;
 pub use https::Https;
 pub use ipsec::IpSec;
 pub(crate) use ipsec::is_served;
@@ -57,6 +59,8 @@ pub struct Settings {
     pub metrics: Option<Metrics>,
     /// The status page for browsers, if it is served.
     pub page: Option<Page>,
+    /// What is different about rules of health, and who hears of alerts, if anything is said of them.
+    pub health: Option<Health>,
     /// Whether it is meant that nothing is served.
     pub allows_empty: bool,
     /// Whether what tunnels protect is open once the gateway was stopped.
@@ -77,6 +81,7 @@ impl Settings {
             && self.https.is_none()
             && self.metrics.is_none()
             && self.page.is_none()
+            && self.health.is_none()
     }
 
     /// Reads the settings out of a tree.
@@ -108,6 +113,7 @@ impl Settings {
         settings.https = reader.https(tree);
         settings.metrics = reader.metrics(tree);
         settings.page = reader.page(tree);
+        settings.health = reader.health(tree);
         reader.hints(&settings);
         reader.notes(tree);
         if reader.errors.is_empty() { Ok((settings, reader.warnings)) } else { Err(reader.errors) }

@@ -8,7 +8,7 @@
 //! GET /v1/configuration/revisions      POST /v1/configuration/confirm
 //! GET /v1/configuration/revisions/N    POST /v1/configuration/saved
 //! GET PUT PATCH /v1/configuration/tree GET /v1/openapi.json
-//! GET /v1/facts
+//! GET /v1/facts     GET /v1/health
 //! ```
 //!
 //! The requests of a protocol are in its folder: `api.rs`, with the answers in `model.rs`.
@@ -32,6 +32,7 @@ pub use engines::{describe as describe_engine_event, show as show_crypto};
 pub use log::Keeper as LogKeeper;
 
 use crate::facts::{self, Latest};
+use crate::health;
 use crate::host::HeldReader;
 use crate::service::View;
 use crate::tunnel_interface::{Counters, Drops, Tallies, worker_name};
@@ -66,13 +67,15 @@ pub struct Shown {
     engines: Arc<Choice>,
     itself: Arc<status::Itself>,
     latest: Arc<Latest>,
+    health: Arc<health::Kept>,
 }
 
 impl Shown {
     /// Shows these services.
     pub fn new(engines: Arc<Choice>, services: Vec<Arc<dyn View>>) -> Self {
         let itself = Arc::new(status::Itself::new());
-        Self { services, held: Arc::default(), engines, itself, latest: Arc::default() }
+        let (held, latest, health) = <(Arc<_>, Arc<_>, Arc<_>)>::default();
+        Self { services, held, engines, itself, latest, health }
     }
 
     /// Sets the reader of the counters of our nftables rules.
@@ -91,6 +94,11 @@ impl Shown {
     /// The latest snapshot of facts.
     pub(crate) fn latest(&self) -> &Latest {
         &self.latest
+    }
+
+    /// What is known of health.
+    pub(crate) fn health(&self) -> &Arc<health::Kept> {
+        &self.health
     }
 
     pub(crate) fn drops(&self) -> model::Drops {
@@ -145,9 +153,10 @@ pub async fn prepare(path: &Path) -> Result<Prepared, SocketError> {
     Prepared::bind(path).await
 }
 
-/// Serves the API for ever.
+/// Serves the API for ever, and applies the rules of health meanwhile.
 pub async fn serve(listener: Listener, shown: Shown) {
-    server::serve(listener, router(shown), server::Limits::USUAL).await;
+    let router = router(shown.clone());
+    tokio::join!(server::serve(listener, router, server::Limits::USUAL), health::watch(shown));
 }
 
 fn router(shown: Shown) -> Router {
@@ -162,6 +171,7 @@ fn router(shown: Shown) -> Router {
         .route("/v1/crypto", get(crypto))
         .route(openapi::PLACE, get(openapi::serve))
         .route("/v1/facts", get(facts::facts))
+        .route("/v1/health", get(health::health))
         .route("/v1/status", get(status::status))
         .route("/v1/reload", post(status::reload))
         .route("/v1/log", get(log::all))

@@ -8,7 +8,7 @@ use super::model::{
 };
 use super::server::TREE;
 use super::typed;
-use crate::{facts, https, ipsec, machine, openvpn, secgw, wireguard};
+use crate::{facts, health, https, ipsec, machine, openvpn, secgw, wireguard};
 use axum::Json;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -182,6 +182,10 @@ static OPERATIONS: &[Operation] = &[
     get::<facts::model::Facts>(
         "/v1/facts",
         "A snapshot of all counters and states, made at most once a second",
+    ),
+    get::<health::model::Health>(
+        "/v1/health",
+        "The rules of health, the alerts that came of them, and who hears of those",
     ),
     get::<Crypto>("/v1/crypto", "Crypto engines, their measured cost and the choice"),
     get::<Drops>("/v1/drops", "Lost packets by reason"),

@@ -20,6 +20,8 @@ pub mod transactions;
 
 use crate::api::Shown;
 use crate::api::model;
+use crate::health::Connection;
+use crate::health::service::HealthService;
 use crate::host::Host;
 use crate::host::wants::Wants;
 use crate::https::{HttpsService, MetricsService, PageService, Process};
@@ -50,6 +52,7 @@ fn services() -> Vec<Box<dyn Service>> {
         Box::<HttpsService>::default(),
         Box::<MetricsService>::default(),
         Box::<PageService>::default(),
+        Box::<HealthService>::default(),
     ]
 }
 
@@ -122,14 +125,16 @@ pub struct Daemon {
 
 impl Daemon {
     /// A daemon without interfaces; `host` keeps closed what they will be for, `machine` may change settings of the machine, and
-    /// `https` serves the API over HTTPS, `name_servers` sets those of this machine, `opener` opens Ethernet ports.
+    /// `https` serves the API over HTTPS, `alerts` tells receivers of alerts, `name_servers` sets those of this machine, `opener` opens Ethernet ports.
     /// If another program deletes an interface, `events` is told.
+    #[allow(clippy::too_many_arguments, reason = "each is a process or a thread of its own")]
     pub fn new(
         engines: Arc<Choice>,
         events: mpsc::UnboundedSender<Removed>,
         host: Host,
         machine: Client,
         https: Process,
+        alerts: Connection,
         name_servers: Option<NameServers>,
         opener: Option<Opener>,
     ) -> Self {
@@ -137,7 +142,10 @@ impl Daemon {
         let views = services.iter().map(|service| service.view()).collect();
         let shown = Shown::new(Arc::clone(&engines), views);
         shown.set_held(host.held());
-        let context = Context { engines, events, host, machine, https: https.into(), name_servers, opener };
+        let health = Arc::clone(shown.health());
+        health.connect(alerts);
+        let https = https.into();
+        let context = Context { engines, events, host, machine, https, health, name_servers, opener };
         let engine_rules = EngineRules::default();
         Self { context, services, engine_rules, open_at_exit: false, advised: BTreeSet::new(), shown }
     }

@@ -19,6 +19,7 @@ use super::{Daemon, fault};
 use crate::api;
 use crate::api::model::{ReloadOutcome, Reloaded, Via};
 use crate::clock::since_boot;
+use crate::health;
 use crate::host::Host;
 use crate::host::netlink::NetlinkError;
 use crate::https::{self, Process};
@@ -86,6 +87,8 @@ pub struct Start<E, T> {
     pub machine: Connection,
     /// Where the process is that serves the API over HTTPS.
     pub https: https::Connection,
+    /// Where the process is that tells receivers of alerts.
+    pub alerts: health::Connection,
     /// The process that sets name servers of this machine, if there is one.
     pub name_servers: Option<UnixStream>,
     /// Who opens Ethernet ports, if there is one.
@@ -111,6 +114,7 @@ where
         api,
         machine,
         https,
+        alerts,
         name_servers,
         opener,
         open_at_exit,
@@ -126,7 +130,8 @@ where
     let engines = engines(&super::requirements(&settings).ciphers)?;
     let machine = Client::new(machine, file.path());
     let name_servers = name_servers.map(NameServers::start).transpose()?;
-    let daemon = Daemon::new(engines, events, host, machine, Process::new(https), name_servers, opener);
+    let https = Process::new(https);
+    let daemon = Daemon::new(engines, events, host, machine, https, alerts, name_servers, opener);
     let mut server = Server { file, transactions, daemon, removed, tell };
     let applied = server.daemon.apply(settings, Policy::EachPath);
     let Some(mut refused) = inbox.stop.unless_ordered(applied).await else {

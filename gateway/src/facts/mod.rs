@@ -19,6 +19,7 @@ use axum::response::{IntoResponse, Response};
 use model::{Daemon, Drop, Facts, Tunnel};
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
@@ -28,21 +29,38 @@ pub const FRESH: Duration = Duration::from_secs(1);
 /// The tunnels of a service, which its slow path tells.
 pub type Tunnels<'a> = Pin<Box<dyn Future<Output = Vec<Tunnel>> + Send + 'a>>;
 
+/// A snapshot; its JSON is made once somebody asks for that.
+pub(crate) struct Snapshot {
+    at: Instant,
+    pub(crate) facts: Facts,
+    json: OnceLock<Bytes>,
+}
+
 /// The latest snapshot. Those who ask while it is made wait for it.
 #[derive(Default)]
-pub(crate) struct Latest(Mutex<Option<(Instant, Bytes)>>);
+pub(crate) struct Latest(Mutex<Option<Arc<Snapshot>>>);
 
 impl Latest {
-    async fn json(&self, shown: &Shown) -> Option<Bytes> {
+    /// A snapshot that is not older; none if a thread has panicked, which has said so.
+    pub(crate) async fn snapshot(&self, shown: &Shown, fresh: Duration) -> Option<Arc<Snapshot>> {
         let mut latest = self.0.lock().await;
-        if let Some((at, json)) = latest.as_ref()
-            && at.elapsed() < FRESH
+        if let Some(snapshot) = latest.as_ref()
+            && snapshot.at.elapsed() < fresh
         {
-            return Some(json.clone());
+            return Some(Arc::clone(snapshot));
         }
-        let json = collect(shown).await?;
-        *latest = Some((Instant::now(), json.clone()));
-        Some(json)
+        let snapshot = Arc::new(collect(shown).await?);
+        *latest = Some(Arc::clone(&snapshot));
+        Some(snapshot)
+    }
+
+    async fn json(&self, shown: &Shown) -> Option<Bytes> {
+        let snapshot = self.snapshot(shown, FRESH).await?;
+        let made = move || {
+            let make = || serde_json::to_vec(&snapshot.facts).expect("every field has its JSON").into();
+            snapshot.json.get_or_init(make).clone()
+        };
+        tokio::task::spawn_blocking(made).await.ok()
     }
 }
 
@@ -53,15 +71,15 @@ pub(crate) async fn facts(State(shown): State<Shown>) -> Response {
     }
 }
 
-/// Makes a snapshot, as JSON; none if a thread has panicked, which has said so.
-async fn collect(shown: &Shown) -> Option<Bytes> {
+/// Makes a snapshot; none if a thread has panicked, which has said so.
+async fn collect(shown: &Shown) -> Option<Snapshot> {
     let mut tunnels = Vec::new();
     for service in shown.services() {
         tunnels.extend(service.tunnels().await);
     }
     let shown = shown.clone();
-    let read = move || serde_json::to_vec(&read(&shown, tunnels)).map(Bytes::from).ok();
-    tokio::task::spawn_blocking(read).await.ok()?
+    let read = move || Snapshot { at: Instant::now(), facts: read(&shown, tunnels), json: OnceLock::new() };
+    tokio::task::spawn_blocking(read).await.ok()
 }
 
 /// Reads the counters.
@@ -86,6 +104,7 @@ fn read(shown: &Shown, tunnels: Vec<Tunnel>) -> Facts {
         handoffs,
         offloads: shown.offloads().offloads,
         engines: shown.engines(),
+        health: shown.health().rules(),
     }
 }
 
@@ -103,7 +122,6 @@ mod tests {
     use axum::Router;
     use crypto::choice::Choice;
     use crypto::engine::none;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// A service that counts how often it is asked.

@@ -2,6 +2,7 @@
 
 use crate::api::model::{CryptoEngine, Handoff, Offload, Thread, Worker};
 use crate::api::words::words;
+use crate::health::model::Rule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,9 @@ pub struct Facts {
     pub offloads: Vec<Offload>,
     /// The crypto engines.
     pub engines: Vec<CryptoEngine>,
+    /// What the rules of health said of the snapshot before.
+    #[serde(default)]
+    pub health: Vec<Rule>,
 }
 
 /// A daemon and its configuration.

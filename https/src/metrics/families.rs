@@ -3,6 +3,7 @@
 use super::writer::{Family, Histogram, Writer, family};
 use gateway::api::model::{CryptoEngine, EngineState, Offload, OffloadState, Thread, Worker};
 use gateway::facts::model::{Drop, Facts};
+use gateway::health::model::{Rule, State};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -52,6 +53,10 @@ const ENGINE_PACKETS: Family =
 const ENGINE_BYTES: Family =
     family("postern_engine", "Bytes that an accelerator has encrypted or decrypted").bytes();
 
+const HEALTH: Family =
+    family("postern_health_rule_state", "What a rule of health says: 0 ok, 1 pending, 2 firing, -1 unknown");
+const HEALTH_FAILING: Family = family("postern_health_failing", "Things that a rule of health finds wrong");
+
 pub(super) fn write(writer: &mut Writer<'_>, facts: &Facts) -> fmt::Result {
     writer.infos(BUILD, [[("version", facts.daemon.version.as_str())]])?;
     writer.gauge(REVISION, facts.daemon.revision)?;
@@ -62,7 +67,25 @@ pub(super) fn write(writer: &mut Writer<'_>, facts: &Facts) -> fmt::Result {
     threads(writer, &facts.threads)?;
     handoffs(writer, facts)?;
     offloads(writer, &facts.offloads)?;
-    engines(writer, &facts.engines)
+    engines(writer, &facts.engines)?;
+    health(writer, &facts.health)
+}
+
+/// Rules that are switched off have no state.
+fn health(writer: &mut Writer<'_>, rules: &[Rule]) -> fmt::Result {
+    let all = || rules.iter().filter(|it| it.state != State::Disabled);
+    let labels = |it| {
+        let Rule { rule, severity, .. }: &Rule = it;
+        [("rule", rule.as_str()), ("severity", severity.name())]
+    };
+    let value = |state| match state {
+        State::Ok | State::Disabled => 0_i64,
+        State::Pending => 1,
+        State::Firing => 2,
+        State::Unknown => -1,
+    };
+    writer.gauges(HEALTH, all().map(|it| (labels(it), value(it.state))))?;
+    writer.gauges(HEALTH_FAILING, all().map(|it| (labels(it), it.failing as u64)))
 }
 
 fn process(writer: &mut Writer<'_>, facts: &Facts) -> fmt::Result {

@@ -3,6 +3,7 @@ use gateway::api::model::{
     Bursts, CryptoEngine, CryptoTraffic, EngineState, Handoff, Offload, OffloadState, Thread, Worker,
 };
 use gateway::facts::model::{Daemon, Drop, Process, Protocol, State, Tunnel};
+use gateway::health::model::{Rule, Severity, State as RuleState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -47,6 +48,10 @@ fn engine(name: &str, state: EngineState, packets: Option<u64>) -> CryptoEngine 
         sealed: traffic,
         opened: traffic,
     }
+}
+
+fn rule(name: &str, severity: Severity, state: RuleState) -> Rule {
+    Rule { rule: name.to_owned(), severity, state, failing: 2, ..Rule::default() }
 }
 
 /// Facts in which everything is known.
@@ -115,6 +120,11 @@ fn facts() -> Facts {
             engine("aws-lc", EngineState::InUse, None),
             engine("qat", EngineState::Failed, Some(14)),
             engine("af-alg", EngineState::Absent, None),
+        ],
+        health: vec![
+            rule("tunnel-down", Severity::Critical, RuleState::Firing),
+            rule("memory-low", Severity::Critical, RuleState::Unknown),
+            rule("thread-busy", Severity::Warning, RuleState::Disabled),
         ],
     }
 }
@@ -220,9 +230,13 @@ fn the_gateway_as_a_whole_is_there() {
         r#"postern_engine_in_use{engine="aws-lc"} 1"#,
         r#"postern_engine_failed{engine="qat"} 1"#,
         r#"postern_engine_packets_total{engine="qat",direction="seal"} 14"#,
+        r#"postern_health_rule_state{rule="tunnel-down",severity="critical"} 2"#,
+        r#"postern_health_rule_state{rule="memory-low",severity="critical"} -1"#,
+        r#"postern_health_failing{rule="tunnel-down",severity="critical"} 2"#,
     ] {
         assert!(samples(&text).contains(&sample), "{sample} in\n{text}");
     }
+    assert!(!text.contains("thread-busy"), "a rule that is off: {text}");
     assert!(!text.contains("af-alg"), "an engine that is absent: {text}");
     assert!(!text.contains(r#"postern_engine_packets_total{engine="aws-lc""#), "it does not count: {text}");
     assert!(text.ends_with("# EOF\n"));

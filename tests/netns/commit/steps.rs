@@ -11,6 +11,7 @@ use gateway::service::{Context, Phase, Policy, Refusal, Refused, Service, Step};
 use gateway::wireguard::service::WireGuardService;
 use lab::wait_until;
 use std::net::UdpSocket;
+use std::sync::Arc;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
@@ -26,8 +27,17 @@ impl Services {
         let host = Host::start(daemon::wanted(&settings(&sites.before()))).expect("root may");
         let (events, machine) = (mpsc::unbounded_channel().0, machine());
         let https = Process::default().into();
-        let context =
-            Context { engines: engines(), events, host, machine, https, name_servers: None, opener: None };
+        let (choice, health) = (engines(), Arc::default());
+        let context = Context {
+            engines: choice,
+            events,
+            host,
+            machine,
+            https,
+            health,
+            name_servers: None,
+            opener: None,
+        };
         let all: Vec<Box<dyn Service>> =
             vec![Box::<WireGuardService>::default(), Box::<IpsecService>::default()];
         let shown = api::Shown::new(engines(), all.iter().map(|service| service.view()).collect());

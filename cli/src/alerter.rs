@@ -1,0 +1,106 @@
+//! The process that tells receivers of alerts: programs, webhooks, the syslog; and that writes the log of them.
+//!
+//! ```text
+//! daemon ── lines of JSON ──> reader ──> a bounded queue for each ──> a thread for each ──> exec, POST, /dev/log, file
+//!    └──────── what became of them <─────────────────────────────────────┘
+//! ```
+//! The daemon may start no program, and waits for no receiver. The reader never waits for one either: a queue that is full loses
+//! messages, and counts them. The process has no right but, if the daemon has no user of its own, to become `nobody` for programs.
+
+mod delivery;
+mod exec;
+mod form;
+mod journal;
+mod syslog;
+
+use crate::service_user::User;
+use crate::{Failure, Outcome, child, log, machine, privilege};
+use caps::{CapSet, Capability, CapsHashSet};
+use clap::Args;
+use delivery::Hub;
+use gateway::health::Connection;
+use gateway::health::wire::{LONGEST, Message};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The folder of the daemon's state
+    #[arg(long, value_name = "DIR")]
+    state: PathBuf,
+    /// Folders with the programs that alerts may run; root must own them, and all in them
+    #[arg(long, value_name = "DIR")]
+    scripts: Vec<PathBuf>,
+}
+
+/// Starts the process; must be called before rights are given up.
+pub(crate) fn start(
+    state: &Path,
+    allowed: &machine::Allowed,
+    user: Option<&User>,
+) -> Result<Connection, Failure> {
+    let mut command = child::command("alerter");
+    command.arg("--state").arg(std::path::absolute(state)?);
+    let folders = allowed.programs();
+    let folders = folders.iter().map(std::path::absolute).collect::<Result<Vec<_>, _>>()?;
+    for folder in &folders {
+        command.arg("--scripts").arg(folder);
+    }
+    if let Some(user) = user {
+        command.uid(user.uid()).gid(user.gid());
+    }
+    Ok(Connection::Inherited(child::start(&mut command, "sends alerts")?, folders))
+}
+
+/// Tells receivers until the daemon ends.
+pub(crate) fn serve(arguments: Arguments) -> Outcome {
+    log::start()?;
+    keep_few_rights()?;
+    privilege::forbid_dumps()?;
+    let socket = child::socket()?;
+    // A service manager sends signals to all processes. This one ends with the daemon.
+    let _ignores = child::ignore_signals()?;
+    let mut hub = Hub::new(socket.try_clone()?, arguments.state.join("health"), arguments.scripts);
+    let mut reader = BufReader::new(socket);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if (&mut reader).take(LONGEST as u64).read_until(b'\n', &mut line)? == 0 {
+            break;
+        }
+        match serde_json::from_slice(&line) {
+            Ok(Message::Orders(orders)) => hub.obey(orders),
+            Ok(Message::Notify(notification)) => hub.notify(&notification),
+            Ok(Message::Log(line)) => hub.log(line),
+            Err(error) => tracing::warn!("a message of the daemon cannot be read: {error}"),
+        }
+    }
+    hub.stop();
+    Ok(())
+}
+
+/// Whether programs are run by another user than this one.
+fn becomes_nobody() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The rights to become another user, if this is root; otherwise none.
+fn keep_few_rights() -> Outcome {
+    if !becomes_nobody() {
+        return privilege::drop_all();
+    }
+    let kept = CapsHashSet::from([Capability::CAP_SETUID, Capability::CAP_SETGID, Capability::CAP_KILL]);
+    let had = caps::read(None, CapSet::Permitted)?;
+    for capability in caps::read(None, CapSet::Bounding)?.difference(&kept) {
+        caps::drop(None, CapSet::Bounding, *capability)?;
+    }
+    let kept: CapsHashSet = had.intersection(&kept).copied().collect();
+    for set in [CapSet::Ambient, CapSet::Inheritable] {
+        caps::clear(None, set)?;
+    }
+    caps::set(None, CapSet::Effective, &kept)?;
+    caps::set(None, CapSet::Permitted, &kept)?;
+    rustix::thread::set_no_new_privs(true)?;
+    Ok(())
+}

@@ -1,0 +1,269 @@
+//! A thread and a bounded queue for each receiver, and what became of its messages.
+
+use super::{exec, form, journal, syslog};
+use base64ct::{Base64, Encoding};
+use gateway::health::model::{Receiver as Report, Severity};
+use gateway::health::wire::{Line, Log, Notification, Orders, Receiver, Reports, Way, Webhook};
+use https::client::{Post, post};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver as Queue, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::runtime::Builder;
+
+/// Messages that wait for a receiver.
+const WAITING: usize = 64;
+/// Lines that wait for the disk.
+const LINES: usize = 1024;
+/// How long a webhook may take.
+const WEBHOOK: Duration = Duration::from_secs(10);
+/// The pauses between the tries of a webhook.
+const PAUSES: [Duration; 3] = [Duration::from_secs(5), Duration::from_secs(15), Duration::from_secs(45)];
+/// How often a thread that waits looks whether it is to end.
+const STEP: Duration = Duration::from_millis(100);
+/// How long the end of the process waits for programs to be killed.
+const ENDING: Duration = Duration::from_secs(1);
+/// Characters of the text of a problem.
+const SHOWN: usize = 300;
+
+/// Whether a thread is to end.
+#[derive(Clone, Default)]
+pub(super) struct Gone(Arc<AtomicBool>);
+
+impl Gone {
+    pub(super) fn is(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits; whether it is to end.
+    fn sleep(&self, pause: Duration) -> bool {
+        let until = Instant::now() + pause;
+        while Instant::now() < until && !self.is() {
+            thread::sleep(STEP.min(until.saturating_duration_since(Instant::now())));
+        }
+        self.is()
+    }
+}
+
+/// The state of all receivers, which the daemon shows.
+struct Board {
+    socket: UnixStream,
+    receivers: Vec<Report>,
+}
+
+impl Board {
+    /// Tells the daemon.
+    fn tell(&mut self) {
+        let reports = Reports { receivers: self.receivers.clone() };
+        if let Ok(mut line) = serde_json::to_vec(&reports) {
+            line.push(b'\n');
+            let _ = self.socket.write_all(&line);
+        }
+    }
+
+    fn of<'a>(&'a mut self, receiver: &Receiver) -> Option<&'a mut Report> {
+        let is_it = |it: &&mut Report| it.name == receiver.name && it.way == receiver.way.name();
+        self.receivers.iter_mut().find(is_it)
+    }
+}
+
+type Shared = Arc<Mutex<Board>>;
+
+fn lock(board: &Shared) -> MutexGuard<'_, Board> {
+    board.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A receiver with its thread.
+struct Delivery {
+    receiver: Receiver,
+    queue: SyncSender<Notification>,
+    gone: Gone,
+    thread: thread::JoinHandle<()>,
+}
+
+/// All receivers, and the log.
+pub(super) struct Hub {
+    board: Shared,
+    folder: PathBuf,
+    scripts: Arc<Vec<PathBuf>>,
+    deliveries: Vec<Delivery>,
+    log: Option<(Log, SyncSender<Line>)>,
+}
+
+impl Hub {
+    pub(super) fn new(socket: UnixStream, folder: PathBuf, scripts: Vec<PathBuf>) -> Self {
+        let board = Arc::new(Mutex::new(Board { socket, receivers: Vec::new() }));
+        Self { board, folder, scripts: Arc::new(scripts), deliveries: Vec::new(), log: None }
+    }
+
+    /// Tells these receivers from now on. One that stays keeps its queue.
+    pub(super) fn obey(&mut self, Orders { receivers, log }: Orders) {
+        let (kept, ended): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.deliveries).into_iter().partition(|it| receivers.contains(&it.receiver));
+        ended.iter().for_each(|it| it.gone.set());
+        self.deliveries = kept;
+        {
+            let mut board = lock(&self.board);
+            let before = std::mem::take(&mut board.receivers);
+            let new = |receiver: &Receiver| Report {
+                name: receiver.name.clone(),
+                way: receiver.way.name().to_owned(),
+                ..Report::default()
+            };
+            let is_same = |a: &Report, b: &Report| (&a.name, &a.way) == (&b.name, &b.way);
+            let of =
+                |report: Report| before.iter().find(|it| is_same(it, &report)).cloned().unwrap_or(report);
+            board.receivers = receivers.iter().map(|receiver| of(new(receiver))).collect();
+            board.tell();
+        }
+        for receiver in receivers {
+            if !self.deliveries.iter().any(|it| it.receiver == receiver) {
+                self.begin(receiver);
+            }
+        }
+        if self.log.as_ref().map(|(log, _)| *log) != log {
+            self.log = log.and_then(|log| Some((log, self.keep_log(log)?)));
+        }
+    }
+
+    fn begin(&mut self, receiver: Receiver) {
+        let (queue, waiting) = sync_channel(WAITING);
+        let gone = Gone::default();
+        let worker = Worker {
+            receiver: receiver.clone(),
+            board: Arc::clone(&self.board),
+            scripts: Arc::clone(&self.scripts),
+            gone: gone.clone(),
+        };
+        let named = thread::Builder::new().name(format!("alert {}", receiver.way.name()));
+        match named.spawn(move || worker.work(&waiting)) {
+            Ok(thread) => self.deliveries.push(Delivery { receiver, queue, gone, thread }),
+            Err(error) => tracing::error!("alert {} is not told: {error}", receiver.name),
+        }
+    }
+
+    fn keep_log(&self, log: Log) -> Option<SyncSender<Line>> {
+        let (queue, lines) = sync_channel(LINES);
+        let journal = journal::Journal::new(self.folder.clone(), log);
+        let named = thread::Builder::new().name("alert log".to_owned());
+        let started = named.spawn(move || lines.iter().for_each(|line| journal.write(&line)));
+        started.inspect_err(|error| tracing::error!("the log of health is not written: {error}")).ok()?;
+        Some(queue)
+    }
+
+    /// Puts a message into the queues of those who are to hear it.
+    pub(super) fn notify(&self, notification: &Notification) {
+        for delivery in &self.deliveries {
+            if delivery.receiver.only_critical && notification.severity != Severity::Critical {
+                continue;
+            }
+            if delivery.queue.try_send(notification.clone()).is_err() {
+                let mut board = lock(&self.board);
+                if let Some(report) = board.of(&delivery.receiver) {
+                    report.dropped += 1;
+                    report.problem = Some(format!("more than {WAITING} messages wait for it"));
+                }
+                board.tell();
+            }
+        }
+    }
+
+    /// Puts a line into the queue of the log; one that does not fit is lost.
+    pub(super) fn log(&self, line: Line) {
+        if let Some((_, queue)) = &self.log {
+            let _ = queue.try_send(line);
+        }
+    }
+
+    /// Ends all threads; programs that run are killed.
+    pub(super) fn stop(self) {
+        self.deliveries.iter().for_each(|it| it.gone.set());
+        let until = Instant::now() + ENDING;
+        let is_alive = |it: &Delivery| matches!(it.receiver.way, Way::Exec(_)) && !it.thread.is_finished();
+        while Instant::now() < until && self.deliveries.iter().any(is_alive) {
+            thread::sleep(STEP / 10);
+        }
+    }
+}
+
+/// What the thread of a receiver has.
+struct Worker {
+    receiver: Receiver,
+    board: Shared,
+    scripts: Arc<Vec<PathBuf>>,
+    gone: Gone,
+}
+
+impl Worker {
+    fn work(&self, queue: &Queue<Notification>) {
+        for notification in queue {
+            if self.gone.is() {
+                return;
+            }
+            let outcome = self.deliver(&notification);
+            if let Err(why) = &outcome {
+                let Receiver { name, way, .. } = &self.receiver;
+                tracing::warn!("service health alert {name} {}: {why}", way.name());
+            }
+            let mut board = lock(&self.board);
+            if let Some(report) = board.of(&self.receiver) {
+                match outcome {
+                    Ok(()) => {
+                        report.delivered += 1;
+                        report.problem = None;
+                    }
+                    Err(why) => {
+                        report.failed += 1;
+                        report.problem = Some(why.chars().take(SHOWN).collect());
+                    }
+                }
+            }
+            board.tell();
+        }
+    }
+
+    fn deliver(&self, notification: &Notification) -> Result<(), String> {
+        match &self.receiver.way {
+            Way::Exec(path) => exec::run(path, &self.scripts, &self.receiver.name, notification, &self.gone),
+            Way::Webhook(webhook) => self.post(webhook, notification),
+            Way::Syslog => syslog::send(syslog::SOCKET.as_ref(), notification),
+        }
+    }
+
+    /// Posts a message, and again after pauses if that may help.
+    fn post(&self, webhook: &Webhook, notification: &Notification) -> Result<(), String> {
+        let runtime = Builder::new_current_thread().max_blocking_threads(1).enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        let authority = webhook.authority.as_ref().and_then(|text| Base64::decode_vec(text).ok());
+        let request = Post {
+            url: webhook.url.as_str(),
+            token: webhook.token.as_ref().map(|token| token.as_str()),
+            authority: authority.as_deref(),
+            body: form::json(&self.receiver.name, notification).into(),
+        };
+        let mut pauses = PAUSES.into_iter();
+        let outcome = loop {
+            let error = match runtime.block_on(post(&request, WEBHOOK)) {
+                Ok(()) => break Ok(()),
+                Err(error) => error,
+            };
+            let pause = pauses.next().filter(|_| error.is_temporary());
+            let Some(pause) = pause else { break Err(error.to_string()) };
+            tracing::debug!("service health alert {}: {error}", self.receiver.name);
+            if self.gone.sleep(pause) {
+                break Err(error.to_string());
+            }
+        };
+        // A name server that does not answer is not waited for.
+        runtime.shutdown_background();
+        outcome
+    }
+}

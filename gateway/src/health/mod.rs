@@ -1,0 +1,120 @@
+//! Health: one table of rules about facts, looked at once a second, and alerts that begin and end.
+//!
+//! ```text
+//! facts, once a second ──> Sight ──> rules: ok, failing or unknown ──> alerts: pending ──> firing ──> resolved
+//!                                    rules.rs                          alerts.rs              │
+//! GET /v1/health, metrics, doctor <── what rules and alerts say <─────────────────────────────┤
+//! process that tells receivers    <── outbox.rs <── groups.rs: one message a rule, day.rs ────┘
+//! ```
+//! Nothing here locks a table of the data path. The thread of signals and commits only waits: rules are applied in a thread
+//! beside it, and a process of its own tells receivers (`cli/src/alerter.rs`), so that a slow one costs the daemon nothing.
+
+mod alerts;
+mod day;
+mod groups;
+pub mod model;
+mod outbox;
+pub mod programs;
+pub mod rules;
+pub mod service;
+mod sight;
+#[cfg(test)]
+mod tests;
+mod watcher;
+pub mod wire;
+
+pub use outbox::{Connection, OutboxError};
+
+use crate::api::Shown;
+use axum::Json;
+use axum::extract::State;
+use config::settings::Health as Settings;
+use outbox::{Outbox, Reported, lock};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use wire::Orders;
+
+/// How often rules are applied.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The same at most: one snapshot of many peers may take long.
+const LONGEST: Duration = Duration::from_secs(10);
+/// Of the time, at most this part goes into snapshots for rules: one in so many.
+const PART: u32 = 50;
+/// How old a snapshot may be that another has asked for.
+const FRESH: Duration = Duration::from_millis(500);
+
+/// What is known of health, and what is wanted of it.
+#[derive(Default)]
+pub struct Kept {
+    settings: Mutex<Arc<Settings>>,
+    shown: Mutex<Arc<model::Health>>,
+    outbox: Mutex<Outbox>,
+    reported: Reported,
+}
+
+impl Kept {
+    /// Has the process at the other end of a connection tell receivers.
+    pub fn connect(&self, connection: Connection) {
+        *lock(&self.outbox) = Outbox::new(connection);
+    }
+
+    /// The folders whose programs may be run.
+    fn folders(&self) -> Vec<PathBuf> {
+        lock(&self.outbox).folders().to_vec()
+    }
+
+    /// Applies rules so, and tells these receivers.
+    fn order(&self, settings: Arc<Settings>, orders: Orders) -> Result<(), OutboxError> {
+        lock(&self.outbox).order(orders, &self.reported)?;
+        *lock(&self.settings) = settings;
+        Ok(())
+    }
+
+    /// What is known now.
+    fn show(&self) -> model::Health {
+        let shown = Arc::clone(&lock(&self.shown));
+        let receivers = lock(&self.reported).clone();
+        model::Health { receivers, ..(*shown).clone() }
+    }
+
+    /// What every rule says.
+    pub(crate) fn rules(&self) -> Vec<model::Rule> {
+        lock(&self.shown).rules.clone()
+    }
+}
+
+/// Applies rules once a second, for ever.
+pub(crate) async fn watch(shown: Shown) {
+    let mut watcher = watcher::Watcher::default();
+    let begun = Instant::now();
+    loop {
+        let asked = Instant::now();
+        if let Some(snapshot) = shown.latest().snapshot(&shown, FRESH).await {
+            let settings = Arc::clone(&lock(&shown.health().settings));
+            let look = move || {
+                let found = watcher.look(&snapshot.facts, &settings, begun.elapsed());
+                (watcher, found)
+            };
+            // One that panics has said so.
+            let Ok((same, found)) = tokio::task::spawn_blocking(look).await else { return };
+            watcher = same;
+            if let Some((health, messages)) = found {
+                *lock(&shown.health().shown) = Arc::new(health);
+                let outbox = lock(&shown.health().outbox);
+                messages.into_iter().for_each(|message| outbox.tell(message));
+            }
+        }
+        tokio::time::sleep(pause(asked.elapsed())).await;
+    }
+}
+
+/// The pause after a look that took so long.
+fn pause(took: Duration) -> Duration {
+    (PART * took).clamp(INTERVAL, LONGEST).saturating_sub(took)
+}
+
+/// `GET /v1/health`
+pub(crate) async fn health(State(shown): State<Shown>) -> Json<model::Health> {
+    Json(shown.health().show())
+}

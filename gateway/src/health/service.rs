@@ -1,0 +1,175 @@
+//! `service health`: what is different about rules, and who hears of alerts.
+
+use super::outbox::OutboxError;
+use super::programs::{ProgramError, program};
+use super::wire::{Log, Orders, Receiver, Way, Webhook};
+use crate::host::wants::Wants;
+use crate::service::{Context, Phase, Planned, Policy, Refusal, Requirements, Service, Step, View, Work};
+use crate::tunnel_interface::Counters;
+use axum::Router;
+use base64ct::{Base64, Encoding};
+use config::settings::Health;
+use config::{Path, Settings};
+use crypto::SecretBytes;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Keeps rules and receivers what the configuration says.
+#[derive(Default)]
+pub struct HealthService {
+    served: Option<Arc<Health>>,
+    /// What is planned, and what was before.
+    planned: Option<Intent>,
+}
+
+/// What is to be, and what was.
+struct Intent {
+    wanted: Option<Arc<Health>>,
+    before: Option<Arc<Health>>,
+    is_begun: bool,
+}
+
+/// A program that may not be run.
+#[derive(Debug, thiserror::Error)]
+#[error("service health alert {name} exec: {error}")]
+struct BadProgram {
+    name: String,
+    error: ProgramError,
+}
+
+impl Service for HealthService {
+    fn requirements(&self, settings: &Settings) -> Requirements {
+        let count = settings.health.as_ref().map_or(0, |health| health.receivers.len());
+        Requirements { served: vec![(count, "alert receiver")], ..Requirements::default() }
+    }
+
+    fn wants(&self, _: &Settings) -> BTreeMap<String, Wants> {
+        BTreeMap::new()
+    }
+
+    fn plan<'a>(&'a mut self, settings: &'a mut Settings, context: &'a Context) -> Work<'a, Planned> {
+        let wanted = settings.health.take().map(Arc::new);
+        let mut plan = Planned::default();
+        if wanted != self.served {
+            for (path, error) in wanted.iter().flat_map(|wanted| bad_programs(wanted, context)) {
+                // One that is not there yet is run once it is.
+                if error.error.is_temporary() {
+                    tracing::warn!("{error}");
+                } else {
+                    plan.refused.insert(path, Refusal::new(error, false));
+                }
+            }
+            if plan.refused.is_empty() {
+                let phase = if wanted.is_none() { Phase::Remove } else { Phase::Switch };
+                plan.steps.push(Step { path: path(), phase, frees: Vec::new(), needs: Vec::new() });
+                self.planned = Some(Intent { wanted, before: self.served.clone(), is_begun: false });
+            }
+        }
+        Box::pin(std::future::ready(plan))
+    }
+
+    fn carry_out<'a>(&'a mut self, _: &'a Step, context: &'a Context) -> Work<'a, Result<(), Refusal>> {
+        Box::pin(async {
+            let Some(planned) = &mut self.planned else { return Ok(()) };
+            planned.is_begun = true;
+            let wanted = planned.wanted.clone();
+            serve(wanted.clone(), context).map_err(|error| Refusal::new(error, false))?;
+            self.served = wanted;
+            Ok(())
+        })
+    }
+
+    fn undo<'a>(&'a mut self, _: &'a Step, _: Policy, context: &'a Context) -> Work<'a, Result<(), Refusal>> {
+        Box::pin(async {
+            let Some(planned) = self.planned.take().filter(|planned| planned.is_begun) else { return Ok(()) };
+            self.served.clone_from(&planned.before);
+            // Only the end of the process keeps that from being done, and nothing begins it again.
+            if let Err(error) = serve(planned.before, context) {
+                tracing::error!("{error}");
+            }
+            Ok(())
+        })
+    }
+
+    fn finish(&mut self) -> Work<'_, ()> {
+        self.planned = None;
+        Box::pin(std::future::ready(()))
+    }
+
+    fn maintain<'a>(&'a mut self, _: &'a Context) -> Work<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn pending(&self) -> BTreeSet<Path> {
+        BTreeSet::new()
+    }
+
+    fn serves(&self) -> bool {
+        self.served.is_some()
+    }
+
+    fn interface_removed(&mut self, _: &str) -> bool {
+        false
+    }
+
+    fn view(&self) -> Arc<dyn View> {
+        Arc::new(NoView)
+    }
+
+    fn stop(&mut self) {}
+}
+
+/// The API shows health also where nothing is configured.
+struct NoView;
+
+impl View for NoView {
+    fn interfaces(&self) -> Vec<Arc<dyn Counters>> {
+        Vec::new()
+    }
+
+    fn routes(&self) -> Router {
+        Router::new()
+    }
+}
+
+fn path() -> Path {
+    Path::new(["service", "health"])
+}
+
+/// The programs that may not be run, or are not there.
+fn bad_programs(wanted: &Health, context: &Context) -> Vec<(Path, BadProgram)> {
+    let folders = context.health.folders();
+    let bad = wanted.receivers.iter().filter_map(|(name, receiver)| {
+        let error = program(receiver.exec.as_deref()?, &folders).err()?;
+        let path = Path::new(["service", "health", "alert", name, "exec"]);
+        Some((path, BadProgram { name: name.clone(), error }))
+    });
+    bad.collect()
+}
+
+fn serve(wanted: Option<Arc<Health>>, context: &Context) -> Result<(), OutboxError> {
+    let orders = wanted.as_deref().map(orders).unwrap_or_default();
+    context.health.order(wanted.unwrap_or_default(), orders)
+}
+
+fn orders(wanted: &Health) -> Orders {
+    let mut receivers = Vec::new();
+    for (name, receiver) in &wanted.receivers {
+        let exec = receiver.exec.clone().map(Way::Exec);
+        let webhook = receiver.webhook.as_ref().map(|webhook| {
+            Way::Webhook(Webhook {
+                url: text(&webhook.url),
+                token: webhook.token.as_ref().map(text),
+                authority: webhook.authority.as_ref().map(|one| Base64::encode_string(one)),
+            })
+        });
+        let syslog = receiver.syslog.then_some(Way::Syslog);
+        let one = |way| Receiver { name: name.clone(), only_critical: receiver.only_critical, way };
+        receivers.extend(exec.into_iter().chain(webhook).chain(syslog).map(one));
+    }
+    Orders { receivers, log: wanted.log.map(|log| Log { days: log.days, kilobytes: log.kilobytes }) }
+}
+
+fn text(secret: &SecretBytes) -> crate::api::model::SecretText {
+    std::str::from_utf8(secret.expose()).expect("the configuration is UTF-8").into()
+}

@@ -1,0 +1,84 @@
+//! What rules look at: the facts, what was counted before, and the machine.
+
+use crate::bottleneck::{Processors, Shares};
+use crate::facts::model::Facts;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// What is kept of a snapshot, for rates.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// On the clock of [`Facts::moment`].
+    pub(super) moment: u64,
+    started: u64,
+    /// Packets, by interface and reason.
+    pub(super) drops: HashMap<(String, String), u64>,
+    /// Nanoseconds, by the number of the thread.
+    pub(super) threads: HashMap<u32, u64>,
+}
+
+impl Counts {
+    pub(super) fn of(facts: &Facts) -> Self {
+        Self {
+            moment: facts.moment,
+            started: facts.daemon.started,
+            drops: drops(facts),
+            threads: facts.threads.iter().map(|it| (it.id, it.nanoseconds)).collect(),
+        }
+    }
+}
+
+/// Packets that were dropped, by interface and reason.
+pub(super) fn drops(facts: &Facts) -> HashMap<(String, String), u64> {
+    let each = facts.drops.iter();
+    let each =
+        each.map(|it| ((it.interface.clone(), it.reason.clone()), it.outbound + it.inbound + it.handshake));
+    each.collect()
+}
+
+/// What rules look at.
+#[derive(Debug)]
+pub(super) struct Sight<'a> {
+    pub(super) before: Option<&'a Counts>,
+    pub(super) now: &'a Facts,
+    /// What the processors did between both.
+    pub(super) shares: Option<Shares>,
+    /// The part of the memory that is available, or why it is not known.
+    pub(super) available: Result<f64, String>,
+}
+
+impl Sight<'_> {
+    /// The counts before, and the seconds since.
+    pub(super) fn since(&self) -> Result<(&Counts, f64), String> {
+        let before = self.before.ok_or("rates need two snapshots of facts")?;
+        let milliseconds = self.now.moment.checked_sub(before.moment).filter(|&it| it > 0);
+        let is_same = before.started == self.now.daemon.started;
+        let milliseconds =
+            milliseconds.filter(|_| is_same).ok_or("both snapshots of facts are of one moment")?;
+        Ok((before, milliseconds as f64 / 1000.0))
+    }
+}
+
+/// What the machine says of itself.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) processors: Option<Processors>,
+    pub(super) available: Result<f64, String>,
+}
+
+impl Host {
+    /// Reads it from a folder such as `/proc`.
+    pub(super) fn read(proc: &Path) -> Self {
+        Self { processors: Processors::read(&proc.join("stat")), available: available(&proc.join("meminfo")) }
+    }
+}
+
+/// The part of the memory that programs could have, from proc_meminfo(5).
+fn available(meminfo: &Path) -> Result<f64, String> {
+    let text = std::fs::read_to_string(meminfo).map_err(|error| format!("{}: {error}", meminfo.display()))?;
+    let field = |name: &str| -> Option<f64> {
+        text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
+    };
+    let part = field("MemAvailable:").zip(field("MemTotal:")).filter(|(_, all)| *all > 0.0);
+    part.map(|(free, all)| free / all).ok_or_else(|| format!("{} has no MemAvailable", meminfo.display()))
+}

@@ -1,0 +1,335 @@
+//! Rules on facts, and the alerts and messages that come of them, by a clock that the tests set.
+
+use super::alerts::{CLEAR, MOST, Moment};
+use super::groups::{self, WAIT};
+use super::model::{Alert, AlertState, Health, State};
+use super::pause;
+use super::rules::{RULES, Verdict};
+use super::sight::{Counts, Host, Sight};
+use super::watcher::Watcher;
+use super::wire::{Message, Notification};
+use crate::bottleneck::Shares;
+use crate::facts::model::{Drop, Facts, State as Of, Tunnel};
+use config::schema::HEALTH_RULES;
+use config::settings::Health as Settings;
+use config::settings::health::Tuning;
+use std::path::Path;
+use std::time::Duration;
+
+fn tunnel(peer: &str, state: Of) -> Tunnel {
+    let (interface, peer) = ("wg0".to_owned(), peer.to_owned());
+    Tunnel { interface, peer, state, last_handshake: Some(7), ..Tunnel::default() }
+}
+
+/// Two snapshots of a gateway, two seconds apart, and what its machine says.
+struct Gateway {
+    before: Counts,
+    now: Facts,
+    shares: Option<Shares>,
+    available: Result<f64, String>,
+}
+
+impl Gateway {
+    fn sight(&self) -> Sight<'_> {
+        Sight {
+            before: Some(&self.before),
+            now: &self.now,
+            shares: self.shares,
+            available: self.available.clone(),
+        }
+    }
+
+    fn check(&self, rule: &str) -> Verdict {
+        RULES.iter().find(|it| it.name == rule).expect(rule).check(&self.sight(), None)
+    }
+
+    fn subjects(&self, rule: &str) -> Vec<String> {
+        match self.check(rule) {
+            Verdict::Failing(troubles) => troubles.into_iter().map(|trouble| trouble.subject).collect(),
+            other => panic!("{rule}: {other:?}"),
+        }
+    }
+}
+
+/// One that is healthy but for its tunnels.
+fn gateway(tunnels: &[(&str, Of)]) -> Gateway {
+    let at = |moment, dropped| {
+        let mut facts = Facts { moment, ..Facts::default() };
+        facts.tunnels = tunnels.iter().map(|(peer, state)| tunnel(peer, *state)).collect();
+        facts.process.open_files = Some(9);
+        facts.process.most_files = Some(1024);
+        let reason = "no-route".to_owned();
+        facts.drops =
+            vec![Drop { interface: "wg0".to_owned(), reason, outbound: dropped, ..Drop::default() }];
+        facts
+    };
+    let shares = Some(Shares { count: 2, idle: 0.5, stolen: 0.01 });
+    Gateway { before: Counts::of(&at(1000, 0)), now: at(3000, 19), shares, available: Ok(0.5) }
+}
+
+/// A watcher with its clock, which begins at noon of some day.
+#[derive(Default)]
+struct Watched {
+    watcher: Watcher,
+    settings: Settings,
+}
+
+const NOON: u64 = 20_000 * 86_400 + 43_200;
+
+impl Watched {
+    fn look(&mut self, gateway: &Gateway, second: u64) -> (Health, Vec<Message>) {
+        let now = Moment { elapsed: Duration::from_secs(second), wall: NOON + second };
+        self.watcher.apply(&gateway.sight(), &self.settings, now)
+    }
+
+    /// The states and subjects of the alerts.
+    fn alerts(&mut self, gateway: &Gateway, second: u64) -> Vec<(AlertState, String)> {
+        let alerts = self.look(gateway, second).0.alerts;
+        alerts.into_iter().map(|alert| (alert.state, alert.subject)).collect()
+    }
+
+    fn notifications(&mut self, gateway: &Gateway, second: u64) -> Vec<Notification> {
+        let messages = self.look(gateway, second).1.into_iter();
+        let one = |message| match message {
+            Message::Notify(notification) => Some(notification),
+            _ => None,
+        };
+        messages.filter_map(one).collect()
+    }
+
+    fn lines(&mut self, gateway: &Gateway, second: u64) -> Vec<String> {
+        let messages = self.look(gateway, second).1.into_iter();
+        let one = |message| match message {
+            Message::Log(line) => Some(line.text),
+            _ => None,
+        };
+        messages.filter_map(one).collect()
+    }
+
+    /// What a rule says.
+    fn state(&mut self, gateway: &Gateway, second: u64, rule: &str) -> State {
+        let rules = self.look(gateway, second).0.rules;
+        rules.iter().find(|it| it.rule == rule).expect(rule).state
+    }
+}
+
+fn alert(state: AlertState, subject: &str) -> (AlertState, String) {
+    (state, subject.to_owned())
+}
+
+use AlertState::{Firing, Pending, Resolved};
+
+#[test]
+fn nothing_fails_on_a_healthy_gateway() {
+    let healthy = gateway(&[("berlin", Of::Up), ("rome", Of::Waiting)]);
+    for rule in RULES {
+        assert_eq!(rule.check(&healthy.sight(), None), Verdict::Ok, "{}", rule.name);
+    }
+    let (health, messages) = Watched::default().look(&healthy, 0);
+    assert!(health.rules.iter().all(|rule| rule.state == State::Ok) && health.alerts.is_empty());
+    assert_eq!((messages, health.rules.len()), (Vec::new(), RULES.len()));
+}
+
+#[test]
+fn each_rule_fails_on_its_fact() {
+    let mut ill = gateway(&[("berlin", Of::Down), ("rome", Of::Up)]);
+    assert_eq!(ill.subjects("tunnel-down"), ["wg0 berlin"]);
+    ill.now.tunnels[1] = Tunnel { last_handshake: None, ..tunnel("rome", Of::Waiting) };
+    assert_eq!(ill.subjects("peer-never-seen"), ["wg0 rome"]);
+    ill.now.drops[0].inbound = 1;
+    assert_eq!(ill.subjects("drops-rising"), ["wg0 no-route"], "20 in 2 s");
+    ill.now.daemon.refused_parts = 2;
+    assert_eq!(ill.subjects("configuration-refused"), ["configuration"]);
+    ill.shares = Some(Shares { count: 2, idle: 0.0, stolen: 0.2 });
+    assert_eq!(ill.subjects("processor-stolen"), ["processors"]);
+    ill.available = Ok(0.01);
+    assert_eq!(ill.subjects("memory-low"), ["memory"]);
+    ill.now.process.open_files = Some(1000);
+    assert_eq!(ill.subjects("files-low"), ["files"]);
+    let thread = serde_json::json!({ "id": 7, "name": "wg0 out", "nanoseconds": 1_950_000_000 });
+    ill.now.threads = vec![serde_json::from_value(thread).expect("a thread")];
+    ill.before.threads.insert(7, 0);
+    assert_eq!(ill.subjects("thread-busy"), ["wg0 out"]);
+    let engine = serde_json::json!({ "name": "qat", "state": "failed", "accelerator": true, "failures": 2 });
+    ill.now.engines = vec![serde_json::from_value(engine).expect("an engine")];
+    assert_eq!(ill.subjects("engine-failed"), ["qat"]);
+    let offload = serde_json::json!({ "interface": "wg0", "offload": "udp-gso", "does": "", "state": "failed",
+        "calls": 0, "packets": 0, "fallbacks": 9 });
+    ill.now.offloads = vec![serde_json::from_value(offload).expect("an offload")];
+    assert_eq!(ill.subjects("offload-failed"), ["wg0 udp-gso"]);
+}
+
+#[test]
+fn what_cannot_be_read_is_unknown_and_not_ok() {
+    let mut blind = gateway(&[]);
+    blind.now.moment = blind.before.moment;
+    (blind.shares, blind.now.process.open_files) = (None, None);
+    blind.available = Host::read(Path::new("/nowhere")).available;
+    let (health, _) = Watched::default().look(&blind, 0);
+    for rule in ["drops-rising", "thread-busy", "processor-stolen", "files-low", "memory-low"] {
+        let shown = health.rules.iter().find(|it| it.rule == rule).expect(rule);
+        assert_eq!(shown.state, State::Unknown, "{rule}");
+        assert!(shown.why.as_ref().is_some_and(|why| !why.is_empty()), "{rule}");
+    }
+    assert!(
+        matches!(blind.check("memory-low"), Verdict::Unknown(why) if why.starts_with("/nowhere/meminfo: "))
+    );
+    let here = Host::read(Path::new("/proc"));
+    assert!(here.available.is_ok_and(|part| part > 0.0 && part <= 1.0) && here.processors.is_some());
+}
+
+#[test]
+fn an_alert_is_pending_fires_once_after_its_time_and_is_resolved_once() {
+    let mut watched = Watched::default();
+    let ill = gateway(&[("berlin", Of::Down), ("rome", Of::Up)]);
+    let well = gateway(&[("berlin", Of::Up)]);
+    assert_eq!(watched.alerts(&ill, 1), [alert(Pending, "wg0 berlin")]);
+    assert_eq!(watched.state(&ill, 10, "tunnel-down"), State::Pending);
+    assert_eq!(watched.alerts(&ill, 11), [alert(Firing, "wg0 berlin")]);
+    assert_eq!(watched.state(&ill, 12, "tunnel-down"), State::Firing);
+    // It comes and goes: that is one alert.
+    assert_eq!(watched.alerts(&well, 14), [alert(Firing, "wg0 berlin")]);
+    assert_eq!(watched.alerts(&ill, 15), [alert(Firing, "wg0 berlin")]);
+    assert_eq!(watched.state(&well, 19, "tunnel-down"), State::Firing);
+    let resolved = watched.look(&well, 15 + CLEAR.as_secs()).0.alerts;
+    assert_eq!(resolved.iter().map(|it| it.state).collect::<Vec<_>>(), [Resolved]);
+    let Alert { since, firing_since, resolved_at, .. } = resolved[0];
+    assert_eq!((since, firing_since, resolved_at), (NOON + 1, Some(NOON + 11), Some(NOON + 20)));
+    assert_eq!(watched.state(&well, 21, "tunnel-down"), State::Ok);
+    // One that is gone before its time was never an alert.
+    watched.look(&ill, 31);
+    assert_eq!(watched.alerts(&well, 36), [alert(Resolved, "wg0 berlin")]);
+    let after: Vec<_> = watched.alerts(&ill, 42);
+    assert_eq!(after[0], alert(Pending, "wg0 berlin"));
+}
+
+#[test]
+fn alerts_of_a_rule_are_one_message_which_has_what_fires_and_what_is_resolved() {
+    let mut watched = Watched::default();
+    let ill = gateway(&[("berlin", Of::Down), ("rome", Of::Up), ("oslo", Of::Up)]);
+    let worse = gateway(&[("berlin", Of::Down), ("rome", Of::Down), ("oslo", Of::Up)]);
+    watched.look(&ill, 0);
+    watched.look(&worse, 1);
+    assert_eq!(watched.notifications(&worse, 10), [], "the first fires, and waits for others");
+    assert_eq!(watched.notifications(&worse, 11), []);
+    let told = watched.notifications(&worse, 10 + WAIT.as_secs());
+    assert_eq!((told.len(), &*told[0].rule, told[0].alerts.len()), (1, "tunnel-down", 2));
+    assert_eq!(watched.notifications(&worse, 60), [], "once");
+    // One is well again: the message says of both what they are.
+    assert_eq!(watched.notifications(&ill, 60 + CLEAR.as_secs()), []);
+    let told = watched.notifications(&ill, 60 + (CLEAR + WAIT).as_secs());
+    let states: Vec<_> = told[0].alerts.iter().map(|it| alert(it.state, &it.subject)).collect();
+    assert_eq!(states, [alert(Firing, "wg0 berlin"), alert(Resolved, "wg0 rome")]);
+}
+
+#[test]
+fn a_dead_uplink_is_one_alert() {
+    let ill = gateway(&[("berlin", Of::Down), ("rome", Of::Down), ("oslo", Of::Down)]);
+    assert_eq!(ill.subjects("tunnel-down"), ["wg0"]);
+    assert_eq!(gateway(&[("berlin", Of::Down)]).subjects("tunnel-down"), ["wg0 berlin"]);
+}
+
+#[test]
+fn nothing_begins_or_ends_while_nothing_is_known() {
+    let mut watched = Watched::default();
+    let mut ill = gateway(&[]);
+    ill.available = Ok(0.01);
+    watched.look(&ill, 0);
+    assert_eq!(watched.alerts(&ill, 10), [alert(Firing, "memory")]);
+    ill.available = Err("no".to_owned());
+    for second in 11..30 {
+        assert_eq!(watched.alerts(&ill, second), [alert(Firing, "memory")]);
+    }
+    ill.available = Ok(0.5);
+    assert_eq!(watched.alerts(&ill, 29 + CLEAR.as_secs()), [alert(Resolved, "memory")]);
+}
+
+#[test]
+fn a_rule_can_have_another_threshold_and_another_time_or_be_off() {
+    let mut watched = Watched::default();
+    let mut ill = gateway(&[("berlin", Of::Down), ("rome", Of::Up)]);
+    ill.available = Ok(0.2);
+    let tune = |rules: &[(&str, Tuning)]| {
+        let rules = rules.iter().map(|(rule, tuning)| ((*rule).to_owned(), *tuning)).collect();
+        Settings { rules, ..Settings::default() }
+    };
+    let low = Tuning { threshold: Some(25), seconds: Some(2), ..Tuning::default() };
+    let off = Tuning { is_disabled: true, ..Tuning::default() };
+    watched.settings = tune(&[("memory-low", low), ("tunnel-down", off)]);
+    let (health, _) = watched.look(&ill, 0);
+    let of = |name: &str| health.rules.iter().find(|it| it.rule == name).expect("a rule").clone();
+    assert_eq!((of("tunnel-down").state, of("memory-low").state), (State::Disabled, State::Pending));
+    let shown = of("memory-low");
+    assert_eq!((&*shown.about, shown.duration_seconds), ("less than 25% of the memory available", 2));
+    assert_eq!(watched.alerts(&ill, 2), [alert(Firing, "memory")]);
+    // A rule that is switched off has no alerts, also if it had one.
+    watched.settings = tune(&[("memory-low", off), ("tunnel-down", off)]);
+    assert_eq!(watched.alerts(&ill, 3 + CLEAR.as_secs()), [alert(Resolved, "memory")]);
+}
+
+#[test]
+fn the_log_has_a_line_for_each_change_and_a_summary_of_each_day() {
+    let mut watched = Watched::default();
+    let ill = gateway(&[("berlin", Of::Down), ("rome", Of::Up)]);
+    let well = gateway(&[("berlin", Of::Up)]);
+    let line = |state: &str| format!("{state} critical tunnel-down: The tunnel wg0 berlin is down.");
+    assert_eq!(watched.lines(&ill, 0), [line("pending")]);
+    assert_eq!(watched.lines(&ill, 1), [""; 0]);
+    assert_eq!(watched.lines(&ill, 10), [line("firing")]);
+    assert_eq!(watched.lines(&well, 15), [line("resolved")]);
+    watched.look(&ill, 20);
+    assert_eq!(watched.lines(&well, 21), [line("cleared")]);
+    watched.look(&ill, 30);
+    watched.look(&ill, 40);
+    let midnight = 43_200;
+    assert_eq!(watched.lines(&ill, midnight - 1), [""; 0]);
+    let (_, messages) = watched.look(&ill, midnight + 5);
+    let Message::Log(summary) = &messages[0] else { panic!("{messages:?}") };
+    let text = "summary: 2 alerts, 1 resolved (tunnel-down 2); still firing: tunnel-down 1";
+    assert_eq!((&*summary.text, summary.at), (text, NOON + midnight - 1), "in the file of its day");
+    assert_eq!(watched.lines(&ill, midnight + 6), [""; 0], "once");
+    let next = watched.lines(&well, 2 * 86_400);
+    assert_eq!(next[0], "summary: 0 alerts, 0 resolved; still firing: nothing", "{next:?}");
+}
+
+#[test]
+fn alerts_and_messages_are_bounded() {
+    let mut watched = Watched::default();
+    let mut ill = gateway(&[("up", Of::Up)]);
+    ill.now.tunnels.extend((0..5000).map(|number| tunnel(&number.to_string(), Of::Down)));
+    watched.look(&ill, 0);
+    assert_eq!(watched.alerts(&ill, 10).len(), MOST);
+    let told = watched.notifications(&ill, 10 + WAIT.as_secs());
+    assert_eq!((told[0].alerts.len(), told[0].left_out), (groups::MOST, MOST - groups::MOST));
+}
+
+#[test]
+fn the_configuration_names_every_rule_with_its_threshold() {
+    let known: Vec<_> = RULES.iter().map(|rule| (rule.name, rule.threshold.is_some())).collect();
+    let named: Vec<_> = HEALTH_RULES.iter().map(|(name, range)| (*name, range.is_some())).collect();
+    assert_eq!(known, named);
+    for (rule, (_, range)) in RULES.iter().zip(HEALTH_RULES) {
+        let fits = rule.threshold.zip(*range).is_none_or(|(it, (low, high))| (low..=high).contains(&it));
+        assert!(fits, "{}", rule.name);
+    }
+}
+
+#[test]
+fn the_guide_has_every_rule_as_it_is() {
+    let guide = include_str!("../../../docs/health.md");
+    for rule in RULES {
+        let begins = format!("| `{}` | {} | ", rule.name, rule.severity);
+        let line = guide.lines().find(|line| line.starts_with(&begins)).expect(rule.name);
+        assert!(line.ends_with(&format!(" | {} s |", rule.lasts.as_secs())), "{line}");
+        let threshold = rule.threshold.map(|threshold| threshold.to_string()).unwrap_or_default();
+        assert!(line.contains(&threshold), "{line}");
+    }
+}
+
+#[test]
+fn snapshots_take_a_small_part_of_the_time_at_any_number_of_peers() {
+    let milliseconds = Duration::from_millis;
+    assert_eq!(pause(milliseconds(1)), milliseconds(999));
+    assert_eq!(pause(milliseconds(100)), milliseconds(4_900));
+    assert_eq!(pause(milliseconds(9_000)), milliseconds(1_000));
+}
