@@ -8,7 +8,7 @@
 //! GET /v1/configuration/revisions      POST /v1/configuration/confirm
 //! GET /v1/configuration/revisions/N    POST /v1/configuration/saved
 //! GET PUT PATCH /v1/configuration/tree GET /v1/openapi.json
-//! GET /v1/facts
+//! GET /v1/facts     GET /v1/facts/history
 //! ```
 //!
 //! The requests of a protocol are in its folder: `api.rs`, with the answers in `model.rs`.
@@ -28,10 +28,11 @@ mod threads;
 mod typed;
 pub(crate) mod words;
 
-pub use engines::{describe as describe_engine_event, show as show_crypto};
+pub use engines::{describe as describe_engine_event, engine_of, show as show_crypto};
+pub use kernel::meaning_of_drop;
 pub use log::Keeper as LogKeeper;
 
-use crate::facts::{self, Latest};
+use crate::facts::{self, Latest, history};
 use crate::host::HeldReader;
 use crate::service::View;
 use crate::tunnel_interface::{Counters, Drops, Tallies};
@@ -66,13 +67,15 @@ pub struct Shown {
     engines: Arc<Choice>,
     itself: Arc<status::Itself>,
     latest: Arc<Latest>,
+    history: Arc<history::Keeper>,
 }
 
 impl Shown {
     /// Shows these services.
     pub fn new(engines: Arc<Choice>, services: Vec<Arc<dyn View>>) -> Self {
         let itself = Arc::new(status::Itself::new());
-        Self { services, held: Arc::default(), engines, itself, latest: Arc::default() }
+        let (latest, history) = <(Arc<Latest>, Arc<history::Keeper>)>::default();
+        Self { services, held: Arc::default(), engines, itself, latest, history }
     }
 
     /// Sets the reader of the counters of our nftables rules.
@@ -91,6 +94,11 @@ impl Shown {
     /// The latest snapshot of facts.
     pub(crate) fn latest(&self) -> &Latest {
         &self.latest
+    }
+
+    /// The last minutes.
+    pub(crate) fn history(&self) -> &history::Keeper {
+        &self.history
     }
 
     pub(crate) fn drops(&self) -> model::Drops {
@@ -138,9 +146,10 @@ pub async fn prepare(path: &Path) -> Result<Prepared, SocketError> {
     Prepared::bind(path).await
 }
 
-/// Serves the API for ever.
+/// Serves the API for ever, and keeps the history that it shows.
 pub async fn serve(listener: Listener, shown: Shown) {
-    server::serve(listener, router(shown), server::Limits::USUAL).await;
+    let kept = history::keep(shown.clone());
+    tokio::join!(server::serve(listener, router(shown), server::Limits::USUAL), kept);
 }
 
 fn router(shown: Shown) -> Router {
@@ -155,6 +164,7 @@ fn router(shown: Shown) -> Router {
         .route("/v1/crypto", get(crypto))
         .route(openapi::PLACE, get(openapi::serve))
         .route("/v1/facts", get(facts::facts))
+        .route("/v1/facts/history", get(history::history))
         .route("/v1/status", get(status::status))
         .route("/v1/reload", post(status::reload))
         .route("/v1/log", get(log::all))

@@ -183,6 +183,10 @@ static OPERATIONS: &[Operation] = &[
         "/v1/facts",
         "A snapshot of all counters and states, made at most once a second",
     ),
+    get::<facts::model::History>(
+        "/v1/facts/history",
+        "What interfaces carried and lost in the last ten minutes",
+    ),
     get::<Crypto>("/v1/crypto", "Crypto engines, their measured cost and the choice"),
     get::<Drops>("/v1/drops", "Lost packets by reason"),
     get::<Offloads>("/v1/offloads", "Offloads of the kernel by interface"),
