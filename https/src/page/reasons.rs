@@ -2,6 +2,7 @@
 
 use super::view::parsed;
 use crate::daemon::{Daemon, Refused};
+use base64ct::{Base64, Encoding};
 use gateway::facts::model::{Facts, Protocol, State, Tunnel};
 use gateway::ipsec::model::Ipsec;
 use gateway::{openvpn, wireguard};
@@ -14,11 +15,30 @@ const EXPLAINED: usize = 32;
 /// How long an explanation is shown, unless another tunnel of the interface goes down: that of ten thousand tunnels takes a while.
 const LASTS: Duration = Duration::from_secs(5);
 
+/// Bytes of a key, and what stands in its place.
+const KEY: usize = 32;
+const NO_KEY: &str = "(postern explain shows it)";
+
 /// The cause of a failure, and what to do, a line each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Reason {
     pub(super) cause: String,
     pub(super) fix: Vec<String>,
+}
+
+impl Reason {
+    fn new(cause: &str, fix: &[String]) -> Self {
+        Self { cause: without_keys(cause), fix: fix.iter().map(|line| without_keys(line)).collect() }
+    }
+}
+
+/// A text without keys. Those of WireGuard are public where they are explained, but a page has none.
+fn without_keys(text: &str) -> String {
+    let is_key = |word: &str| Base64::decode_vec(word).is_ok_and(|key| key.len() == KEY);
+    let words = text
+        .split(' ')
+        .map(|word| if is_key(word.trim_matches([',', '.', ':', ';', '\''])) { NO_KEY } else { word });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// The reasons of tunnels that are down.
@@ -112,7 +132,7 @@ type Found = Vec<(String, Vec<Reason>)>;
 fn of_wireguard(found: wireguard::model::Explanations) -> Found {
     let peers = found.interfaces.into_iter().flat_map(|interface| interface.peers);
     let reasons = |peer: wireguard::model::Explained| {
-        let findings = peer.findings.into_iter().map(|it| Reason { cause: it.what, fix: it.fix });
+        let findings = peer.findings.iter().map(|it| Reason::new(&it.what, &it.fix));
         (peer.name.unwrap_or(peer.public_key), findings.collect())
     };
     peers.map(reasons).collect()
@@ -123,7 +143,7 @@ fn of_ipsec(found: Ipsec) -> Found {
     failed
         .map(|(name, failure)| {
             let cause = [vec![failure.what], failure.details].concat().join("; ");
-            (name, vec![Reason { cause, fix: failure.fix }])
+            (name, vec![Reason::new(&cause, &failure.fix)])
         })
         .collect()
 }
@@ -131,10 +151,34 @@ fn of_ipsec(found: Ipsec) -> Found {
 /// A client has one peer, of which all that failed is told.
 fn of_openvpn(found: openvpn::model::Explanations) -> Found {
     let reasons = found.interfaces.into_iter().map(|interface| {
-        let failure = interface.failure.map(|cause| Reason { cause, fix: Vec::new() });
-        let failed = interface.failed.into_iter().map(|it| Reason { cause: it.reason, fix: it.fix });
+        let failure = interface.failure.map(|cause| Reason::new(&cause, &[]));
+        let failed = interface.failed.iter().map(|it| Reason::new(&it.reason, &it.fix));
         failure.into_iter().chain(failed).collect::<Vec<_>>()
     });
     // As facts name the only peer of an interface.
     reasons.flat_map(|found| ["server", "site"].map(|peer| (peer.to_owned(), found.clone()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_has_no_key() {
+        let key = Base64::encode_string(&[7; KEY]);
+        for (text, shown) in [
+            (
+                format!("it must have a peer with our public key, {key}"),
+                "it must have a peer with our public key, (postern explain shows it)",
+            ),
+            (
+                format!("set interfaces wireguard wg0 peer p public-key {key}"),
+                "set interfaces wireguard wg0 peer p public-key (postern explain shows it)",
+            ),
+            ("ping 192.0.2.1".to_owned(), "ping 192.0.2.1"),
+        ] {
+            assert_eq!(without_keys(&text), shown);
+        }
+        assert!(!without_keys(&format!("calls with '{key}', and {key}.")).contains(&key));
+    }
 }

@@ -96,6 +96,8 @@ pub(super) fn login(why: Option<&str>) -> Markup {
         h1 { "Log in" }
         @if let Some(why) = why { p.error role="alert" { (why) } }
         form.login method="post" action="/login" {
+            // Browsers that keep passwords ask for a name.
+            input type="text" name="user" value="postern" autocomplete="username" readonly hidden;
             label for="token" { "Token of " code { "service page token" } }
             input #token type="password" name="token" autocomplete="current-password" required autofocus;
             button type="submit" { "Log in" }

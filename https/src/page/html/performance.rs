@@ -3,7 +3,7 @@
 use super::super::performance::{Ciphers, Histories, Limits};
 use super::super::view::View;
 use super::graph::graphs;
-use super::words::{bits, count, per_second, percent};
+use super::words::{count, percent};
 use super::{Part, Rendered, cell, id, number, rows, table};
 use gateway::api::engine_of;
 use gateway::api::model::{Bottleneck, CryptoEngine, Limit, Thread};
@@ -74,10 +74,6 @@ fn section(limit: &Bottleneck) -> Part {
         section.limit.limited[is_limited] id=(id) {
             h3 { (limit.interface) ", " (way) }
             p.sentence { strong { (limit.sentence) } }
-            p {
-                (bits(Some(limit.bits_per_second))) ", " (per_second(Some(limit.packets_per_second))) " packets; its busiest thread used "
-                (percent(limit.load)) " of a processor, and waited for one " (percent(limit.waited)) " of the time."
-            }
             @if let Some(remedy) = &limit.remedy { div.fix { "Fix: " code { (remedy) } } }
             @if !limit.evidence.is_empty() { ul.evidence { @for line in &limit.evidence { li { (line) } } } }
             @if !limit.stages.is_empty() { (stages) }
