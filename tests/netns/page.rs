@@ -1,5 +1,6 @@
 //! The status page of a running daemon: as a browser without script reads it, with a script, and with ten thousand peers.
 
+mod browser;
 mod many;
 
 use crate::daemon::{Site, started};
