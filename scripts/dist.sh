@@ -77,6 +77,10 @@ Files: *
 Copyright: The Postern authors
 License: Apache-2.0 or Expat
 
+Files: https/vendor/uplot/*
+Copyright: 2022 Leon Sorokin
+License: Expat
+
 License: Apache-2.0
  On Debian systems, the text is in /usr/share/common-licenses/Apache-2.0.
 

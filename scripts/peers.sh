@@ -250,3 +250,17 @@ fetch_openvpn() {
 if [ "$part" = test ] && ! [ -x .peers/openvpn/openvpn ]; then
   bring openvpn || say "OpenVPN 2.7 cannot be had here: the test of epoch keys with it will be skipped"
 fi
+
+# The rules of accessibility by which the status page is judged: axe-core, which is not shipped (MPL-2.0).
+fetch_axe() {
+  local version=4.14.1 sum=29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c
+  command -v npm >/dev/null && (cd "$work" && npm pack --silent "axe-core@$version" >/dev/null) || return 1
+  tar -xzf "$work/axe-core-$version.tgz" -C "$work" package/axe.min.js || return 1
+  echo "$sum  $work/package/axe.min.js" | sha256sum --check --quiet && mv "$work/package/axe.min.js" "$work/axe.min.js"
+}
+
+if [ "$part" = test ] && ! [ -f .peers/axe.min.js ]; then
+  # Its name is that of the file.
+  fetch_axe.min.js() { fetch_axe; }
+  bring axe.min.js || say "axe-core cannot be had here: the test of the status page in a browser will be skipped"
+fi

@@ -28,6 +28,8 @@ case $part in
     packages+=(zsh fish curl openssh-client nftables)
     # ESP as others make it; what pyvyos is installed into; a responder of OCSP.
     packages+=(python3-scapy python3-cryptography python3-venv openssl)
+    # The browser that reads the status page: 135 MB to fetch, 430 MB on the disk. NO_BROWSER=1 leaves it out, and its test is skipped.
+    [ -n "${NO_BROWSER:-}" ] || packages+=(chromium chromium-driver python3-selenium)
     # What DPDK's tests of ipsec-secgw use.
     packages+=(net-tools python3-setuptools)
     # Ports and crypto devices of DPDK: its headers, which bring its drivers.

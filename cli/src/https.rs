@@ -73,6 +73,8 @@ pub(crate) fn start(of: Daemon<'_>, user: Option<&User>) -> Result<Connection, F
 fn this_program(Daemon { api, state, config }: Daemon<'_>) -> Command {
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut command = child::command("https-server");
+    // glibc gives each thread that parses a snapshot of ten thousand peers an arena, which keeps what was freed.
+    command.env("MALLOC_ARENA_MAX", "2");
     for (option, path) in [("--api", api), ("--state", state), ("--config", config)] {
         command.arg(option).arg(absolute(path));
     }

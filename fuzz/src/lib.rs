@@ -10,6 +10,7 @@ pub mod openvpn;
 pub mod openvpn_files;
 pub mod openvpn_management;
 pub mod openvpn_server;
+pub mod page;
 pub mod reassembly;
 pub mod requests;
 pub mod secgw;
@@ -81,6 +82,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("openvpn-files", openvpn_files::files),
     ("openvpn-management", openvpn_management::lines),
     ("requests", requests::requests),
+    ("page", page::places),
     ("secgw", secgw::files),
     ("fragments", reassembly::fragments),
     ("faults", faults),

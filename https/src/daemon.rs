@@ -89,7 +89,12 @@ impl Daemon {
 
     /// The latest snapshot of facts, as JSON.
     pub(crate) async fn facts(&self) -> Result<Bytes, Refused> {
-        let (status, body) = self.pass("GET", "/v1/facts", Bytes::new()).await?;
+        self.bytes("/v1/facts").await
+    }
+
+    /// What the daemon has at a place, as it sends it: what is long is parsed in another thread.
+    pub(crate) async fn bytes(&self, path: &str) -> Result<Bytes, Refused> {
+        let (status, body) = self.pass("GET", path, Bytes::new()).await?;
         if status.is_success() { Ok(body) } else { Err(unavailable(&format!("it answers {status}"))) }
     }
 

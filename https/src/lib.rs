@@ -25,7 +25,7 @@ mod listen;
 mod local;
 mod long_bodies;
 pub mod metrics;
-mod page;
+pub mod page;
 mod place;
 mod process;
 mod reply;

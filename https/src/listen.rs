@@ -9,6 +9,7 @@ use gateway::https::wire::Listener;
 use hyper::Request;
 use hyper::body::Incoming;
 use ipnet::IpNet;
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustls::ServerConfig;
 use std::collections::BTreeMap;
 use std::io;
@@ -34,6 +35,8 @@ const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/jso
 pub(crate) trait Answering: Send + Sync + 'static {
     /// Its word below `service`.
     const NAME: &'static str;
+    /// Bytes that the kernel keeps of what a client has not taken, where the kernel's own choice is too many.
+    const SEND_BUFFER: Option<usize> = None;
 
     /// Answers a request, which must be read before the deadline; it is suspended meanwhile.
     fn answer(
@@ -46,6 +49,9 @@ pub(crate) trait Answering: Send + Sync + 'static {
 
     /// The answer to a client that may no longer connect.
     fn not_allowed(why: &str) -> Response;
+
+    /// The service was switched off: answers that would go on for ever end.
+    fn end(&self) {}
 }
 
 /// The listening tasks, the TLS settings of new connections, and the open connections.
@@ -161,6 +167,10 @@ async fn serve<A: Answering>(
     front: Arc<Front>,
     app: Arc<A>,
 ) {
+    if let Some(bytes) = A::SEND_BUFFER {
+        // What cannot be bounded is bounded by the deadline alone.
+        let _ = set_socket_send_buffer_size(&stream, bytes);
+    }
     let source = Source::of(address);
     let restarted = deadline.clone();
     let acceptor = front.acceptor();

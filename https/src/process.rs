@@ -161,7 +161,9 @@ impl<W: Wanted> Part<W, W::App> {
     fn obey(&mut self, wanted: Option<W>, sockets: Vec<OwnedFd>, place: &Place) -> PartReport {
         let Some(wanted) = wanted else {
             self.front.close();
-            self.served = None;
+            if self.served.take().is_some() {
+                self.app.end();
+            }
             return PartReport::default();
         };
         if !self.served.as_ref().is_some_and(|served| served.wanted == wanted) {

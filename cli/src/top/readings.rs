@@ -1,6 +1,7 @@
 //! Facts that are read again and again, as rows with rates and what came before.
 
-use gateway::api::model::{CryptoCipher, CryptoDirection};
+use gateway::api::engine_of;
+use gateway::api::model::CryptoCipher;
 use gateway::bottleneck::{Processors, Shares};
 use gateway::facts::model::{Facts, Protocol, State, Tunnel};
 use serde::Serialize;
@@ -9,9 +10,6 @@ use std::path::PathBuf;
 
 /// How many seconds a sparkline shows.
 pub(super) const HISTORY: usize = 12;
-
-/// The size of packets, in bytes, for which an engine is named.
-const TYPICAL: usize = 1400;
 
 /// What was read at one moment.
 #[derive(Clone, Debug, Default)]
@@ -197,7 +195,7 @@ fn rows(socket: &str, facts: &Facts, ciphers: &[CryptoCipher]) -> Vec<Row> {
     let mut engines: HashMap<&str, Option<String>> = HashMap::new();
     for tunnel in &facts.tunnels {
         let suite = tunnel.suite.as_deref().unwrap_or_default();
-        let engine = engines.entry(suite).or_insert_with(|| engine(suite, ciphers)).clone();
+        let engine = engines.entry(suite).or_insert_with(|| engine_of(suite, ciphers)).clone();
         let index = of(&mut interfaces, &tunnel.interface);
         add(&mut interfaces[index], tunnel, engine.as_ref());
         peers.push(peer(socket, tunnel, engine));
@@ -242,18 +240,6 @@ fn add(interface: &mut Row, tunnel: &Tunnel, engine: Option<&String>) {
         (State::Up, _) | (_, State::Up) => State::Up,
         _ => State::Waiting,
     };
-}
-
-/// The engine that encrypts packets of this suite.
-fn engine(suite: &str, ciphers: &[CryptoCipher]) -> Option<String> {
-    let plain = |name: &str| -> String {
-        name.chars().filter(char::is_ascii_alphanumeric).map(|it| it.to_ascii_lowercase()).collect()
-    };
-    let suite = plain(suite);
-    let named = ciphers.iter().filter(|cipher| suite.starts_with(&plain(&cipher.name)));
-    let places = &named.max_by_key(|cipher| cipher.name.len())?.places;
-    let seals = places.iter().filter(|place| place.direction == CryptoDirection::Seal);
-    seals.max_by_key(|it| (it.burst, usize::MAX - it.size.abs_diff(TYPICAL))).map(|it| it.chosen.clone())
 }
 
 fn threads(before: &Facts, now: &Facts) -> Vec<Thread> {

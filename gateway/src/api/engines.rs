@@ -10,6 +10,9 @@ use crypto::choice::{
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
+/// The size of packets, in bytes, for which an engine is named.
+const TYPICAL: usize = 1400;
+
 /// The engines, those that are here first.
 pub(super) fn engines(choice: &Choice) -> Vec<CryptoEngine> {
     let present = (0..choice.engines().len()).map(|index| engine(choice, index));
@@ -39,6 +42,18 @@ pub fn show(choice: &Choice) -> Crypto {
         ciphers: choice.rows().iter().map(|(subject, row)| cipher(choice, *subject, row)).collect(),
         events: events.collect(),
     }
+}
+
+/// The engine that encrypts packets of a suite, when they are many and of a typical size.
+pub fn engine_of(suite: &str, ciphers: &[CryptoCipher]) -> Option<String> {
+    let plain = |name: &str| -> String {
+        name.chars().filter(char::is_ascii_alphanumeric).map(|it| it.to_ascii_lowercase()).collect()
+    };
+    let suite = plain(suite);
+    let named = ciphers.iter().filter(|cipher| suite.starts_with(&plain(&cipher.name)));
+    let places = &named.max_by_key(|cipher| cipher.name.len())?.places;
+    let seals = places.iter().filter(|place| place.direction == CryptoDirection::Seal);
+    seals.max_by_key(|it| (it.burst, usize::MAX - it.size.abs_diff(TYPICAL))).map(|it| it.chosen.clone())
 }
 
 /// Describes an event of an engine.

@@ -5,6 +5,7 @@ use crate::host::Held;
 use crate::host::netlink::Netlink;
 use crate::ipsec::NAME;
 use crate::tunnel_interface::SocketKind;
+use packet::DropReason;
 use port::udp::SocketSlot;
 
 const QUEUE_FULL: &str = "the queue of packets into the tunnel was full: the processor is busy, or packets come in bursts; a longer queue (ip link set IF txqueuelen N) helps against bursts only";
@@ -49,6 +50,19 @@ pub(super) fn held(held: Held) -> Vec<Drop> {
     leaving.into_iter().chain(arriving).collect()
 }
 
+/// What a reason of the kernel or of the data path means.
+pub fn meaning_of_drop(reason: &str) -> Option<&'static str> {
+    let named = match reason {
+        "inside-queue-full" => Some(QUEUE_FULL),
+        "inside-ignored" => Some(IGNORED),
+        "outside-tunnel" => Some(OUTSIDE_TUNNEL),
+        "arrived-in-clear" => Some(IN_CLEAR),
+        _ if reason.ends_with("-ipv4-full") || reason.ends_with("-ipv6-full") => Some(SOCKET_FULL),
+        _ => None,
+    };
+    named.or_else(|| DropReason::ALL.iter().find(|it| it.name() == reason).map(|it| it.sentence()))
+}
+
 fn row(interface: &str, reason: &str, meaning: &str) -> Drop {
     Drop {
         interface: interface.to_owned(),
@@ -65,5 +79,19 @@ fn name(kind: SocketKind) -> &'static str {
         SocketKind::Tunnel => "socket",
         SocketKind::Esp => "esp-socket",
         SocketKind::Ike => "ike-socket",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_meaning() {
+        assert!(DropReason::ALL.iter().all(|it| meaning_of_drop(it.name()) == Some(it.sentence())));
+        for kind in [SocketKind::Tunnel, SocketKind::Esp, SocketKind::Ike] {
+            assert_eq!(meaning_of_drop(&format!("{}-ipv6-full", name(kind))), Some(SOCKET_FULL));
+        }
+        assert!(meaning_of_drop("inside-queue-full").is_some() && meaning_of_drop("another").is_none());
     }
 }

@@ -8,7 +8,7 @@
 //! GET /v1/configuration/revisions      POST /v1/configuration/confirm
 //! GET /v1/configuration/revisions/N    POST /v1/configuration/saved
 //! GET PUT PATCH /v1/configuration/tree GET /v1/openapi.json
-//! GET /v1/facts     GET /v1/health
+//! GET /v1/facts     GET /v1/health     GET /v1/facts/history
 //! ```
 //!
 //! The requests of a protocol are in its folder: `api.rs`, with the answers in `model.rs`.
@@ -28,10 +28,11 @@ mod threads;
 mod typed;
 pub(crate) mod words;
 
-pub use engines::{describe as describe_engine_event, show as show_crypto};
+pub use engines::{describe as describe_engine_event, engine_of, show as show_crypto};
+pub use kernel::meaning_of_drop;
 pub use log::Keeper as LogKeeper;
 
-use crate::facts::{self, Latest};
+use crate::facts::{self, Latest, history};
 use crate::health;
 use crate::host::HeldReader;
 use crate::service::View;
@@ -68,14 +69,15 @@ pub struct Shown {
     itself: Arc<status::Itself>,
     latest: Arc<Latest>,
     health: Arc<health::Kept>,
+    history: Arc<history::Keeper>,
 }
 
 impl Shown {
     /// Shows these services.
     pub fn new(engines: Arc<Choice>, services: Vec<Arc<dyn View>>) -> Self {
         let itself = Arc::new(status::Itself::new());
-        let (held, latest, health) = <(Arc<_>, Arc<_>, Arc<_>)>::default();
-        Self { services, held, engines, itself, latest, health }
+        let (held, latest, health, history) = <(Arc<_>, Arc<_>, Arc<_>, Arc<_>)>::default();
+        Self { services, held, engines, itself, latest, health, history }
     }
 
     /// Sets the reader of the counters of our nftables rules.
@@ -99,6 +101,11 @@ impl Shown {
     /// What is known of health.
     pub(crate) fn health(&self) -> &Arc<health::Kept> {
         &self.health
+    }
+
+    /// The last minutes.
+    pub(crate) fn history(&self) -> &history::Keeper {
+        &self.history
     }
 
     pub(crate) fn drops(&self) -> model::Drops {
@@ -153,10 +160,11 @@ pub async fn prepare(path: &Path) -> Result<Prepared, SocketError> {
     Prepared::bind(path).await
 }
 
-/// Serves the API for ever, and applies the rules of health meanwhile.
+/// Serves the API for ever, applies the rules of health meanwhile, and keeps the history that it shows.
 pub async fn serve(listener: Listener, shown: Shown) {
     let router = router(shown.clone());
-    tokio::join!(server::serve(listener, router, server::Limits::USUAL), health::watch(shown));
+    let kept = history::keep(shown.clone());
+    tokio::join!(server::serve(listener, router, server::Limits::USUAL), health::watch(shown), kept);
 }
 
 fn router(shown: Shown) -> Router {
@@ -172,6 +180,7 @@ fn router(shown: Shown) -> Router {
         .route(openapi::PLACE, get(openapi::serve))
         .route("/v1/facts", get(facts::facts))
         .route("/v1/health", get(health::health))
+        .route("/v1/facts/history", get(history::history))
         .route("/v1/status", get(status::status))
         .route("/v1/reload", post(status::reload))
         .route("/v1/log", get(log::all))

@@ -187,6 +187,10 @@ static OPERATIONS: &[Operation] = &[
         "/v1/health",
         "The rules of health, the alerts that came of them, and who hears of those",
     ),
+    get::<facts::model::History>(
+        "/v1/facts/history",
+        "What interfaces carried and lost in the last ten minutes",
+    ),
     get::<Crypto>("/v1/crypto", "Crypto engines, their measured cost and the choice"),
     get::<Drops>("/v1/drops", "Lost packets by reason"),
     get::<Offloads>("/v1/offloads", "Offloads of the kernel by interface"),

@@ -7,6 +7,7 @@
 //! Nothing here locks a table of the data path: workers count for themselves, and a slow path is asked as `show` asks it. The
 //! thread of signals and commits only waits; reading and writing happen in a thread beside it.
 
+pub mod history;
 pub mod model;
 mod process;
 

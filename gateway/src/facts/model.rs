@@ -80,6 +80,9 @@ pub struct Tunnel {
     pub tunnel: Option<u32>,
     /// Whether it is up.
     pub state: State,
+    /// Where the peer is: an address, with its port where the protocol has one.
+    #[serde(default)]
+    pub endpoint: Option<String>,
     /// The public key of a WireGuard peer, in base64.
     pub public_key: Option<String>,
     /// The prefixes of a WireGuard peer.
@@ -115,6 +118,30 @@ pub struct Drop {
     pub inbound: u64,
     /// Handshake messages, and packets that waited for one.
     pub handshake: u64,
+}
+
+/// `GET /v1/facts/history`: what interfaces carried and lost in the last ten minutes.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
+pub struct History {
+    /// Seconds between two points.
+    pub step: u64,
+    /// Seconds since 1970 of each point, the oldest first.
+    pub at: Vec<u64>,
+    /// The interfaces.
+    pub interfaces: Vec<InterfaceHistory>,
+}
+
+/// What an interface carried and lost: one value for each point, none where it was not there.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
+pub struct InterfaceHistory {
+    /// Its name.
+    pub interface: String,
+    /// Outside bits received.
+    pub received_bits_per_second: Vec<Option<f32>>,
+    /// Outside bits sent.
+    pub sent_bits_per_second: Vec<Option<f32>>,
+    /// Packets dropped for any reason.
+    pub dropped_per_second: Vec<Option<f32>>,
 }
 
 words! {

@@ -140,6 +140,9 @@ impl Part for MetricsPart {
     }
 }
 
+/// Makes what sessions of the status page count with another hash than any other of the token.
+const SESSIONS: &[u8] = b"sessions of the status page";
+
 /// `service page`
 #[derive(Default)]
 pub struct PagePart;
@@ -176,6 +179,7 @@ impl Part for PagePart {
             listeners,
             salt: Base64::encode_string(salt.expose()),
             token: hash(salt, &page.token),
+            sessions: Base64::encode_string(&wire::hash(SESSIONS, page.token.expose())),
             tls: page.tls.as_ref().map(secured),
             names: page.names.clone(),
         });

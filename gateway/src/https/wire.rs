@@ -74,6 +74,9 @@ pub struct Page {
     pub salt: String,
     /// What readers log in with: SHA-256 of the salt and the token, in base64.
     pub token: String,
+    /// The same for each start of the daemon, as long as the token is: sessions of another one do not count. In base64.
+    #[serde(default)]
+    pub sessions: String,
     /// HTTPS instead of HTTP.
     pub tls: Option<MetricsTls>,
     /// Names of this machine that browsers may use, beside addresses.

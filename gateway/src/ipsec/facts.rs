@@ -17,6 +17,7 @@ fn tunnel(peer: &IpsecPeer, tunnel: &IpsecTunnel, now: u64) -> Tunnel {
         peer: peer.name.clone(),
         tunnel: Some(tunnel.number),
         state: if tunnel.sas.is_empty() { missing(peer) } else { State::Up },
+        endpoint: peer.ike.as_ref().map(|ike| ike.remote.clone()).or_else(|| peer.remote_address.clone()),
         public_key: None,
         allowed_ips: Vec::new(),
         suite: tunnel.sas.last().map(|sa| sa.suite.clone()),

@@ -40,6 +40,7 @@ fn other_side(mode: Mode) -> Option<&'static str> {
 fn add(tunnel: &mut Tunnel, session: &Session) {
     tunnel.state = State::Up;
     tunnel.suite = Some(session.cipher.clone());
+    tunnel.endpoint = session.address.map(|address| address.socket.to_string());
     tunnel.received_bytes += session.received_bytes;
     tunnel.sent_bytes += session.sent_bytes;
     tunnel.received_packets += session.received_packets;

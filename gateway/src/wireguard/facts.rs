@@ -23,6 +23,7 @@ pub(super) fn tunnels(interface: &str, snapshot: &Snapshot, labels: &Labels, now
             peer: labels.peers.get(&peer.public).map_or_else(|| public_key.clone(), |it| it.name.clone()),
             tunnel: None,
             state: state(peer, explained, now),
+            endpoint: peer.endpoint.map(|endpoint| endpoint.remote.to_string()),
             public_key: Some(public_key),
             allowed_ips: peer.allowed_ips.iter().map(IpNet::to_string).collect(),
             suite: Some(SUITE.to_owned()),

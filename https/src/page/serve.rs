@@ -1,92 +1,69 @@
 //! Answers browsers.
 //!
 //! ```text
-//! GET /  /style.css  /login    POST /login  /logout
+//! GET /  /tunnel  /performance  /drops    GET /events and the same: what changes of it
+//! GET /style.css  /live.js  /icon.svg     GET POST /login    POST /logout
 //! ```
 
-use super::html::{self, Wanted};
-use super::sessions::{COOKIE, LIFETIME, Sessions};
+use super::asked::Asked;
+use super::assets;
+use super::html::{self, Rendered};
+use super::performance::Performance;
+use super::serving::{Serving, is_own};
+use super::sessions::{COOKIE, LIFETIME, Session, Sessions, now};
+use super::stream::{BEAT, Events, Gone, Sender, Streams};
 use super::view::Latest;
 use crate::daemon::Daemon;
 use crate::gate::{Denied, Gate};
-use crate::keys::Keys;
 use crate::listen::Answering;
 use crate::place::Place;
 use crate::reply::retry_after;
 use crate::source::Source;
+use axum::body::Body;
 use axum::http::request::Parts;
-use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use gateway::api::connections::Deadline;
 use gateway::api::server::whole;
-use gateway::https::wire;
+use gateway::facts::FRESH;
 use hyper::Request;
 use hyper::body::Incoming;
 use maud::Markup;
-use std::net::IpAddr;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
 use zeroize::Zeroizing;
 
 /// Bytes of a form.
 const LONGEST: usize = 4 << 10;
 /// Times a browser may ask again when the daemon has not answered.
 const RETRY: Duration = Duration::from_secs(1);
-const STYLE: &str = include_str!("style.css");
+/// Bytes of events that wait for a reader in the kernel: one that stalls is noticed when they and the queue are full.
+const SEND_BUFFER: usize = 64 << 10;
 /// Nothing but what this server sends is loaded or run, and no other page shows this one in a frame.
 const POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 );
 
 /// The state that all browsers share.
 pub(crate) struct StatusPage {
-    daemon: Daemon,
+    daemon: Arc<Daemon>,
     serving: Mutex<Arc<Serving>>,
     sessions: Mutex<Sessions>,
+    /// One writes the sessions after the other.
+    keeping: tokio::sync::Mutex<()>,
+    /// The folder in which they are kept.
+    folder: PathBuf,
+    streams: Arc<Streams>,
+    /// Streams of an earlier configuration end: their clients may no longer be allowed.
+    configuration: AtomicU64,
     gate: Gate,
     latest: Latest,
-}
-
-/// The part of it that changes with the configuration.
-#[derive(Default)]
-pub(crate) struct Serving {
-    token: Keys,
-    /// Names of this machine that browsers may use.
-    names: Vec<String>,
-    has_tls: bool,
-}
-
-impl Serving {
-    /// What the daemon wants. A token that cannot be read is one that no reader has.
-    pub(crate) fn new(wanted: &wire::Page) -> Self {
-        let key = wire::Key { id: "token".to_owned(), hash: wanted.token.clone() };
-        Self {
-            token: Keys::new(&wanted.salt, &[key]),
-            names: wanted.names.clone(),
-            has_tls: wanted.tls.is_some(),
-        }
-    }
-
-    /// Whether a request names this machine. A page of another site can have its own name point here (DNS rebinding), which an
-    /// address cannot.
-    fn is_host(&self, headers: &HeaderMap) -> bool {
-        let Some(host) = host(headers) else { return false };
-        let name = host.host().trim_start_matches('[').trim_end_matches(']').trim_end_matches('.');
-        let name = name.to_ascii_lowercase();
-        name.parse::<IpAddr>().is_ok() || name == "localhost" || self.names.contains(&name)
-    }
-}
-
-fn host(headers: &HeaderMap) -> Option<Authority> {
-    headers.get(header::HOST)?.to_str().ok()?.parse().ok()
-}
-
-/// Whether a form is not one of another site.
-fn is_own(headers: &HeaderMap) -> bool {
-    let Some(origin) = headers.get(header::ORIGIN) else { return true };
-    let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
-    origin.zip(host(headers)).is_some_and(|((_, origin), host)| origin == host.as_str())
+    performance: Performance,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -96,21 +73,52 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl StatusPage {
     pub(crate) fn new(place: &Place) -> Self {
         Self {
-            daemon: Daemon::new(place.api.clone()),
+            daemon: Arc::new(Daemon::new(place.api.clone())),
             serving: Mutex::default(),
             sessions: Mutex::default(),
+            keeping: tokio::sync::Mutex::default(),
+            folder: place.state.join("https/page"),
+            streams: Arc::default(),
+            configuration: AtomicU64::new(0),
             gate: Gate::default(),
             latest: Latest::default(),
+            performance: Performance::default(),
         }
     }
 
-    /// Serves so from now on. The token may be another one: sessions end.
-    pub(crate) fn set_serving(&self, serving: Serving) {
-        *lock(&self.serving) = Arc::new(serving);
-        *lock(&self.sessions) = Sessions::default();
+    #[cfg(test)]
+    pub(super) fn streams(&self) -> &Streams {
+        &self.streams
     }
 
-    async fn respond(&self, head: &Parts, body: Incoming, source: Source, deadline: &Deadline) -> Response {
+    /// Serves so from now on. With another token, sessions end.
+    pub(crate) fn set_serving(&self, serving: Serving) {
+        self.configuration.fetch_add(1, Ordering::Relaxed);
+        let mut sessions = lock(&self.sessions);
+        if !sessions.are_of(&serving.sessions) {
+            *sessions = Sessions::kept(&self.folder, &serving.sessions);
+        }
+        *lock(&self.serving) = Arc::new(serving);
+    }
+
+    /// Writes the sessions, so that they outlive the process. Without that they end with it.
+    async fn keep_sessions(&self) {
+        let _turn = self.keeping.lock().await;
+        let (sessions, folder) = (lock(&self.sessions).clone(), self.folder.clone());
+        let kept = spawn_blocking(move || sessions.keep(&folder)).await;
+        if let Ok(Err(error)) = kept {
+            tracing::warn!("page: {}: sessions end with the next restart: {error}", self.folder.display());
+        }
+    }
+
+    async fn respond(
+        self: &Arc<Self>,
+        head: &Parts,
+        body: Incoming,
+        source: Source,
+        deadline: &Deadline,
+        patience: Duration,
+    ) -> Response {
         let serving = Arc::clone(&lock(&self.serving));
         if !serving.is_host(&head.headers) {
             let why = "this page is reached by an address, or by a name that service page host-name lists";
@@ -122,7 +130,9 @@ impl StatusPage {
             }
             (&Method::POST, "/login") => self.login(&serving, body, source, deadline).await,
             (&Method::POST, "/logout") => {
+                deadline.suspend();
                 lock(&self.sessions).end(&head.headers);
+                self.keep_sessions().await;
                 let mut response = to("/login");
                 set_cookie(&mut response, "", Duration::ZERO, serving.has_tls);
                 response
@@ -130,7 +140,7 @@ impl StatusPage {
             (&Method::GET | &Method::HEAD, path) => {
                 drop(body);
                 deadline.suspend();
-                self.get(head, path).await
+                self.get(head, path, deadline, patience).await
             }
             _ => {
                 let why = "the page is only read";
@@ -139,26 +149,137 @@ impl StatusPage {
         }
     }
 
-    async fn get(&self, head: &Parts, path: &str) -> Response {
-        let is_known = lock(&self.sessions).has(&head.headers, Instant::now());
-        match path {
-            "/style.css" => {
-                let kind = HeaderValue::from_static("text/css; charset=utf-8");
-                ([(header::CONTENT_TYPE, kind)], STYLE).into_response()
-            }
-            "/login" => page(StatusCode::OK, html::login(None)),
-            _ if !is_known => to("/login"),
-            "/" => match self.latest.view(&self.daemon).await {
-                Ok(view) => {
-                    let wanted = Wanted::of(head.uri.query().unwrap_or_default());
-                    page(StatusCode::OK, html::overview(&view, &wanted))
-                }
-                Err(why) => {
-                    let failed = html::failed("The daemon does not answer", &why, true);
-                    retry_after(page(StatusCode::SERVICE_UNAVAILABLE, failed), RETRY)
-                }
+    async fn get(
+        self: &Arc<Self>,
+        head: &Parts,
+        path: &str,
+        deadline: &Deadline,
+        patience: Duration,
+    ) -> Response {
+        if let Some(asset) = assets::at(path) {
+            return asset;
+        }
+        let session = lock(&self.sessions).of(&head.headers, now());
+        let query = head.uri.query().unwrap_or_default();
+        let of_events = path.strip_prefix("/events").filter(|rest| rest.starts_with('/'));
+        match (of_events, session) {
+            _ if path == "/login" => page(StatusCode::OK, html::login(None)),
+            (Some(_), None) => (StatusCode::UNAUTHORIZED, "log in first\n").into_response(),
+            (None, None) => to("/login"),
+            (Some(path), Some(session)) => match Asked::at(path, query) {
+                Some(asked) => self.stream(asked, session, head.method == Method::HEAD, deadline, patience),
+                None => StatusCode::NOT_FOUND.into_response(),
             },
-            _ => page(StatusCode::NOT_FOUND, html::failed("Not found", "there is no such page", true)),
+            (None, Some(_)) => match Asked::at(path, query) {
+                Some(asked) => self.show(&asked).await,
+                None => page(StatusCode::NOT_FOUND, html::failed("Not found", "there is no such page", true)),
+            },
+        }
+    }
+
+    /// An answer that goes on with what changes of a view; only its head, if that is asked for.
+    fn stream(
+        self: &Arc<Self>,
+        asked: Asked,
+        session: Session,
+        is_head: bool,
+        deadline: &Deadline,
+        patience: Duration,
+    ) -> Response {
+        let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"))];
+        if is_head && self.streams.has_room(&session) {
+            return kind.into_response();
+        }
+        let Some(open) = self.streams.open(session) else {
+            let why = "too many pages are open: close some\n";
+            return retry_after((StatusCode::TOO_MANY_REQUESTS, why).into_response(), RETRY);
+        };
+        let (events, sender) = Events::new(open, deadline.clone(), patience);
+        tokio::spawn(Arc::clone(self).follow(asked, session, sender));
+        (kind, Body::new(events)).into_response()
+    }
+
+    /// Tells a browser what changes of a view, until it is gone, its session ends, or the configuration changes.
+    async fn follow(self: Arc<Self>, asked: Asked, session: Session, mut sender: Sender) {
+        let configuration = self.configuration.load(Ordering::Relaxed);
+        let is_current = || {
+            self.configuration.load(Ordering::Relaxed) == configuration
+                && lock(&self.sessions).has(&session, now())
+        };
+        let tell = async {
+            sender.begin().await?;
+            while is_current() {
+                self.tell(&asked, &mut sender).await?;
+                sleep(FRESH).await;
+            }
+            Ok::<(), Gone>(())
+        };
+        // What ends is told by the end of the answer.
+        let _ = tell.await;
+    }
+
+    /// Tells what has changed.
+    async fn tell(&self, asked: &Asked, sender: &mut Sender) -> Result<(), Gone> {
+        let mut rendered = pin!(self.rendered(asked));
+        let rendered = loop {
+            match timeout(BEAT, &mut rendered).await {
+                Ok(rendered) => break rendered,
+                Err(_) => sender.send("beat", &()).await?,
+            }
+        };
+        match rendered {
+            Ok(Some(view)) => {
+                let changes = sender.sent.changes(&view.parts);
+                if !changes.is_empty() {
+                    let json = serde_json::to_string(&changes).map_err(|_| Gone)?;
+                    return sender.send_json("parts", &json).await;
+                }
+                sender.send("now", &()).await
+            }
+            Ok(None) => sender.send("gone", &()).await,
+            Err(why) => sender.send("silent", &why).await,
+        }
+    }
+
+    /// The document of a view.
+    async fn show(&self, asked: &Asked) -> Response {
+        match self.rendered(asked).await {
+            Ok(Some(view)) => page(StatusCode::OK, html::page(asked, &view)),
+            Ok(None) => {
+                let why = "there is no such tunnel: it may have been removed";
+                page(StatusCode::NOT_FOUND, html::failed("Not found", why, true))
+            }
+            Err(why) => {
+                let failed = html::failed("The daemon does not answer", &why, true);
+                retry_after(page(StatusCode::SERVICE_UNAVAILABLE, failed), RETRY)
+            }
+        }
+    }
+
+    /// A view as HTML; none if what it is of is not there. Another thread renders it, as it looks through all tunnels.
+    async fn rendered(&self, asked: &Asked) -> Result<Option<Rendered>, String> {
+        let (daemon, performance, latest) = (&self.daemon, &self.performance, self.latest.view(&self.daemon));
+        match asked.clone() {
+            Asked::Overview(filter) => {
+                let view = latest.await?;
+                render(move || Some(html::overview(&view, &filter))).await
+            }
+            Asked::Tunnel(named) => {
+                let (view, ciphers) = tokio::join!(latest, performance.ciphers(daemon));
+                let (view, ciphers) = (view?, ciphers.unwrap_or_default());
+                render(move || html::tunnel(&view, &named, &ciphers)).await
+            }
+            Asked::Performance => {
+                let (limits, history) = (performance.limits(daemon), performance.history(daemon));
+                let ciphers = performance.ciphers(daemon);
+                let (view, limits, history, ciphers) = tokio::join!(latest, limits, history, ciphers);
+                let view = view?;
+                render(move || Some(html::performance(&view, &limits, &history, &ciphers))).await
+            }
+            Asked::Drops(wanted) => {
+                let view = latest.await?;
+                render(move || Some(html::drops(&view, &wanted))).await
+            }
         }
     }
 
@@ -180,9 +301,10 @@ impl StatusPage {
         match self.gate.client(&serving.token, Some(&token), source).await {
             Ok(_) => {
                 tracing::info!("page: {source} has logged in");
-                let name = lock(&self.sessions).begin(Instant::now());
+                let name = lock(&self.sessions).begin(now());
+                self.keep_sessions().await;
                 let mut response = to("/");
-                set_cookie(&mut response, &name, LIFETIME, serving.has_tls);
+                set_cookie(&mut response, &name, Duration::from_secs(LIFETIME), serving.has_tls);
                 response
             }
             Err(Denied::WrongKey) => {
@@ -198,16 +320,17 @@ impl StatusPage {
 
 impl Answering for StatusPage {
     const NAME: &'static str = "page";
+    const SEND_BUFFER: Option<usize> = Some(SEND_BUFFER);
 
     async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
         source: Source,
         deadline: Deadline,
-        _: Duration,
+        patience: Duration,
     ) -> Response {
         let (head, body) = request.into_parts();
-        let mut response = self.respond(&head, body, source, &deadline).await;
+        let mut response = self.respond(&head, body, source, &deadline, patience).await;
         secure(response.headers_mut());
         response
     }
@@ -217,6 +340,21 @@ impl Answering for StatusPage {
         secure(response.headers_mut());
         response
     }
+
+    fn end(&self) {
+        self.configuration.fetch_add(1, Ordering::Relaxed);
+        let mut sessions = lock(&self.sessions);
+        sessions.end_all();
+        if let Err(error) = sessions.keep(&self.folder) {
+            tracing::warn!("page: {}: {error}", self.folder.display());
+        }
+    }
+}
+
+async fn render(
+    view: impl FnOnce() -> Option<Rendered> + Send + 'static,
+) -> Result<Option<Rendered>, String> {
+    spawn_blocking(view).await.map_err(|_| "the view cannot be rendered: see the log".to_owned())
 }
 
 /// What each answer says to the browser.
@@ -243,37 +381,4 @@ fn set_cookie(response: &mut Response, name: &str, lifetime: Duration, has_tls: 
         format!("{COOKIE}={name}; Path=/; Max-Age={}; HttpOnly; SameSite=Strict{secure}", lifetime.as_secs());
     let cookie = HeaderValue::try_from(cookie).expect("hexadecimal digits are text");
     response.headers_mut().insert(header::SET_COOKIE, cookie);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn headers(name: header::HeaderName, value: &'static str) -> HeaderMap {
-        HeaderMap::from_iter([(name, HeaderValue::from_static(value))])
-    }
-
-    #[test]
-    fn only_addresses_and_names_of_this_machine_are_hosts() {
-        let serving = Serving { names: vec!["gw.example".to_owned()], ..Serving::default() };
-        let is = |host| serving.is_host(&headers(header::HOST, host));
-        assert!(is("127.0.0.1:9587") && is("[::1]:9587") && is("LOCALHOST") && is("GW.example.:9587"));
-        assert!(!is("rebound.example:9587") && !is("127.0.0.1.rebound.example") && !is("") && !is("a b"));
-        assert!(!serving.is_host(&HeaderMap::new()));
-    }
-
-    #[test]
-    fn forms_of_other_sites_are_refused() {
-        let mut asked = headers(header::HOST, "127.0.0.1:9587");
-        assert!(is_own(&asked));
-        for (origin, own) in [
-            ("http://127.0.0.1:9587", true),
-            ("http://127.0.0.1:80", false),
-            ("http://a.example", false),
-            ("null", false),
-        ] {
-            asked.insert(header::ORIGIN, HeaderValue::from_static(origin));
-            assert_eq!(is_own(&asked), own, "{origin}");
-        }
-    }
 }
