@@ -154,7 +154,7 @@ impl UdpSockets {
             let bound = v4.as_ref().or(v6.as_ref()).ok_or(Errno::AFNOSUPPORT)?;
             let port = local_port(bound)?;
             let of_threads = match steering {
-                Some(steering) => spread([&v4, &v6], at, port, options, steering)?,
+                Some(steering) => spread([v4.as_ref(), v6.as_ref()], at, port, options, steering)?,
                 None => Vec::new(),
             };
             let open = |family| open(Use::Send.address(family), port, options, Use::Send);
@@ -322,7 +322,7 @@ impl Use {
 ///
 /// The port stays shared: a program of the same user could bind to it, too. It would get no datagram, as none is steered to it.
 fn spread(
-    first: [&Option<OwnedFd>; 2],
+    first: [Option<&OwnedFd>; 2],
     at: [Option<IpAddr>; 2],
     port: u16,
     options: &SocketOptions,
