@@ -120,7 +120,7 @@ impl UdpSockets {
     pub fn bind_at(port: u16, binding: &UdpBinding, offloads: &Offloads) -> Result<Self, BindError> {
         let refused = |port| move |error| BindError { port, error };
         let UdpBinding { v4, v6, further, options, steering } = binding;
-        let steering = steering.as_ref().filter(|steering| steering.sockets > 1);
+        let steering = steering.filter(|steering| steering.sockets > 1);
         let mut sockets = Self::bind_pair(port, (*v4, *v6), options, steering, OWN).map_err(refused(port))?;
         for at in further.iter().take(MOST_FURTHER) {
             let pair = match at.ip() {
@@ -139,7 +139,7 @@ impl UdpSockets {
         port: u16,
         (at_v4, at_v6): (Option<Ipv4Addr>, Option<Ipv6Addr>),
         options: &SocketOptions,
-        steering: Option<&Steering>,
+        steering: Option<Steering>,
         most_own: usize,
     ) -> Result<Self, Errno> {
         let at = [at_v4.map(IpAddr::V4), at_v6.map(IpAddr::V6)];
@@ -154,7 +154,7 @@ impl UdpSockets {
             let bound = v4.as_ref().or(v6.as_ref()).ok_or(Errno::AFNOSUPPORT)?;
             let port = local_port(bound)?;
             let of_threads = match steering {
-                Some(steering) => spread([&v4, &v6], at, port, options, steering)?,
+                Some(steering) => spread([v4.as_ref(), v6.as_ref()], at, port, options, steering)?,
                 None => Vec::new(),
             };
             let open = |family| open(Use::Send.address(family), port, options, Use::Send);
@@ -322,11 +322,11 @@ impl Use {
 ///
 /// The port stays shared: a program of the same user could bind to it, too. It would get no datagram, as none is steered to it.
 fn spread(
-    first: [&Option<OwnedFd>; 2],
+    first: [Option<&OwnedFd>; 2],
     at: [Option<IpAddr>; 2],
     port: u16,
     options: &SocketOptions,
-    steering: &Steering,
+    steering: Steering,
 ) -> Result<Vec<[Option<OwnedFd>; 2]>, Errno> {
     let mut of_threads: Vec<_> = (1..steering.sockets).map(|_| [None, None]).collect();
     for (version, (first, address)) in first.into_iter().zip(at).enumerate() {

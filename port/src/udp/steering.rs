@@ -30,7 +30,7 @@ const LENGTH: usize = 6;
 
 impl Steering {
     /// The program: it gets the payload, and returns the number of a socket. It returns 0 for a payload that ends before the byte.
-    fn program(&self) -> [libc::sock_filter; LENGTH] {
+    fn program(self) -> [libc::sock_filter; LENGTH] {
         let one = |code: u32, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf, k };
         [
             one(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
@@ -44,7 +44,7 @@ impl Steering {
     }
 
     /// Attaches the program to the group of sockets that `fd` belongs to.
-    pub(super) fn attach(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    pub(super) fn attach(self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
         let mut program = self.program();
         let whole = libc::sock_fprog { len: LENGTH as u16, filter: program.as_mut_ptr() };
         let length = size_of_val(&whole) as libc::socklen_t;
