@@ -179,7 +179,7 @@ mod tests {
         outbox.order(Orders::default(), &reported).expect("nothing to do");
         outbox.order(orders(), &reported).expect("it is there");
         let reads = tokio::task::spawn_blocking(move || {
-            let mut lines = BufReader::new(theirs.try_clone().expect("ours")).lines();
+            let mut lines = io::BufReader::new(theirs.try_clone().expect("ours")).lines();
             let mut next = || serde_json::from_str(&lines.next().expect("one").expect("text")).expect("JSON");
             let first: Message = next();
             let mut theirs = theirs;
