@@ -4,7 +4,8 @@
 //! daemon ── lines of JSON ──> reader ──> a bounded queue for each ──> a thread for each ──> exec, POST, /dev/log, file
 //!    └──────── what became of them <─────────────────────────────────────┘
 //! ```
-//! The daemon may start no program, and waits for no receiver. The reader never waits for one either: a queue that is full loses
+//! The daemon may start no program, and waits for no receiver. A supervisor is started before the daemon gives up its rights; it starts
+//! this process when there is a receiver, and again if it fails: then it asks for its orders. The reader never waits for one either: a queue that is full loses
 //! messages, and counts them. The process has no right but, if the daemon has no user of its own, to become `nobody` for programs.
 
 mod delivery;
@@ -21,8 +22,10 @@ use delivery::Hub;
 use gateway::health::Connection;
 use gateway::health::wire::{LONGEST, Message};
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -32,36 +35,56 @@ pub(crate) struct Arguments {
     /// Folders with the programs that alerts may run; root must own them, and all in them
     #[arg(long, value_name = "DIR")]
     scripts: Vec<PathBuf>,
+    /// Tell receivers, instead of supervising the process that does
+    #[arg(long)]
+    worker: bool,
 }
 
-/// Starts the process; must be called before rights are given up.
+/// Starts the supervisor; must be called before rights are given up.
 pub(crate) fn start(
     state: &Path,
     allowed: &machine::Allowed,
     user: Option<&User>,
 ) -> Result<Connection, Failure> {
-    let mut command = child::command("alerter");
-    command.arg("--state").arg(std::path::absolute(state)?);
     let folders = allowed.programs();
     let folders = folders.iter().map(std::path::absolute).collect::<Result<Vec<_>, _>>()?;
-    for folder in &folders {
-        command.arg("--scripts").arg(folder);
-    }
+    let mut command = this_program(&std::path::absolute(state)?, &folders);
     if let Some(user) = user {
         command.uid(user.uid()).gid(user.gid());
     }
     Ok(Connection::Inherited(child::start(&mut command, "sends alerts")?, folders))
 }
 
-/// Tells receivers until the daemon ends.
-pub(crate) fn serve(arguments: Arguments) -> Outcome {
+fn this_program(state: &Path, scripts: &[PathBuf]) -> Command {
+    let mut command = child::command("alerter");
+    command.arg("--state").arg(state);
+    for folder in scripts {
+        command.arg("--scripts").arg(folder);
+    }
+    command
+}
+
+/// Supervises the process that tells receivers, or is it.
+pub(crate) fn serve(Arguments { state, scripts, worker }: Arguments) -> Outcome {
     log::start()?;
     keep_few_rights()?;
     privilege::forbid_dumps()?;
     let socket = child::socket()?;
     // A service manager sends signals to all processes. This one ends with the daemon.
     let _ignores = child::ignore_signals()?;
-    let mut hub = Hub::new(socket.try_clone()?, arguments.state.join("health"), arguments.scripts);
+    if worker {
+        return tell(socket, &state, scripts);
+    }
+    child::supervise(&socket, "the process that sends alerts", || {
+        let mut worker = this_program(&state, &scripts);
+        worker.arg("--worker");
+        worker
+    })
+}
+
+/// Tells receivers until the daemon ends.
+fn tell(socket: UnixStream, state: &Path, scripts: Vec<PathBuf>) -> Outcome {
+    let mut hub = Hub::new(socket.try_clone()?, state.join("health"), scripts);
     let mut reader = BufReader::new(socket);
     let mut line = Vec::new();
     loop {
@@ -73,7 +96,8 @@ pub(crate) fn serve(arguments: Arguments) -> Outcome {
             Ok(Message::Orders(orders)) => hub.obey(orders),
             Ok(Message::Notify(notification)) => hub.notify(&notification),
             Ok(Message::Log(line)) => hub.log(line),
-            Err(error) => tracing::warn!("a message of the daemon cannot be read: {error}"),
+            // One that was started again may find the rest of a line.
+            Err(error) => tracing::debug!("a message of the daemon cannot be read: {error}"),
         }
     }
     hub.stop();

@@ -1,13 +1,19 @@
 //! Processes of this program that `postern run` starts while it still has its rights. Each has one end of a socket as its standard
 //! input, and ends when the daemon, which has the other end, does.
 
-use crate::Failure;
+use crate::{Failure, Outcome};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
+
+/// The pause before a process that has failed is started again; it doubles.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// This program with one of its verbs.
 pub(crate) fn command(verb: &str) -> Command {
@@ -44,4 +50,76 @@ pub(crate) fn ignore_signals() -> io::Result<impl Sized> {
         }
     }
     Ok((runtime, ignored))
+}
+
+/// Starts a process of the same socket when there are orders, and again if it fails, until the daemon ends.
+pub(crate) fn supervise(socket: &UnixStream, name: &str, start: impl Fn() -> Command) -> Outcome {
+    let mut pause = PAUSE;
+    while !is_ended(socket, PollFlags::IN, None)? {
+        let mut started = Instant::now();
+        while !start().status()?.success() {
+            pause = pause_of(pause, started.elapsed());
+            tracing::error!("{name} has failed, and is started again in {} s", pause.as_secs());
+            if is_ended(socket, PollFlags::empty(), Some(pause))? {
+                return Ok(());
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            started = Instant::now();
+        }
+        pause = PAUSE;
+    }
+    Ok(())
+}
+
+/// The pause after a process has failed that ran for a time: the first one again, if it ran for long.
+fn pause_of(next: Duration, ran: Duration) -> Duration {
+    if ran > LONGEST_PAUSE { PAUSE } else { next }
+}
+
+/// Waits for an event, or for a time. Whether the daemon has ended.
+fn is_ended(socket: &UnixStream, event: PollFlags, wait: Option<Duration>) -> Result<bool, Failure> {
+    let mut waits = [PollFd::new(socket, event)];
+    let wait = wait.map(Timespec::try_from).transpose()?;
+    poll(&mut waits, wait.as_ref())?;
+    Ok(waits[0].revents().contains(PollFlags::HUP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::io::Write;
+    use std::net::Shutdown;
+
+    #[test]
+    fn a_process_that_ran_for_long_is_started_again_soon() {
+        let long = Duration::from_secs(16);
+        assert_eq!(pause_of(long, Duration::from_secs(59)), long);
+        assert_eq!(pause_of(long, Duration::from_secs(61)), PAUSE);
+    }
+
+    #[test]
+    fn a_supervisor_that_waits_ends_with_its_daemon() {
+        let (daemon, ours) = UnixStream::pair().expect("sockets");
+        assert!(!is_ended(&ours, PollFlags::empty(), Some(Duration::from_millis(1))).expect("polled"));
+        drop(daemon);
+        assert!(is_ended(&ours, PollFlags::empty(), Some(Duration::from_secs(600))).expect("polled"));
+    }
+
+    #[test]
+    fn a_process_that_fails_is_started_again_and_one_that_ends_is_not() {
+        let (daemon, ours) = UnixStream::pair().expect("sockets");
+        (&daemon).write_all(b"orders").expect("a socket");
+        let starts = Cell::new(0);
+        // The second one finds the daemon gone, as the server does.
+        let start = || {
+            starts.set(starts.get() + 1);
+            if starts.get() == 2 {
+                daemon.shutdown(Shutdown::Both).expect("ours");
+            }
+            Command::new(if starts.get() == 1 { "false" } else { "true" })
+        };
+        supervise(&ours, "it", start).expect("supervised");
+        assert_eq!(starts.get(), 2);
+    }
 }

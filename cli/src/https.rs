@@ -17,7 +17,6 @@ use ::https::{Local, Place, serve};
 use clap::Args;
 use gateway::api::model::InForce;
 use gateway::https::Connection;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::DirBuilder;
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -26,12 +25,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 
-/// The pause before a server that has failed is started again; it doubles.
-const PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Bytes of an answer of an operational command.
 const LONGEST: usize = 16 << 20;
 /// Threads for what waits.
@@ -90,39 +85,12 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     if server {
         return answer_requests(socket, Place { api, state }, &config);
     }
-    supervise(&socket, Daemon { api: &api, state: &state, config: &config })
-}
-
-/// Starts the server when there are orders, until the daemon ends.
-fn supervise(socket: &UnixStream, of: Daemon<'_>) -> Outcome {
-    let mut pause = PAUSE;
-    while !is_ended(socket, PollFlags::IN, None)? {
-        let mut started = Instant::now();
-        while !this_program(of).arg("--server").status()?.success() {
-            pause = pause_of(pause, started.elapsed());
-            tracing::error!("the HTTPS server has failed, and is started again in {} s", pause.as_secs());
-            if is_ended(socket, PollFlags::empty(), Some(pause))? {
-                return Ok(());
-            }
-            pause = (pause * 2).min(LONGEST_PAUSE);
-            started = Instant::now();
-        }
-        pause = PAUSE;
-    }
-    Ok(())
-}
-
-/// The pause after a server has failed that ran for a time: the first one again, if it ran for long.
-fn pause_of(next: Duration, ran: Duration) -> Duration {
-    if ran > LONGEST_PAUSE { PAUSE } else { next }
-}
-
-/// Waits for an event, or for a time. Whether the daemon has ended.
-fn is_ended(socket: &UnixStream, event: PollFlags, wait: Option<Duration>) -> Result<bool, Failure> {
-    let mut waits = [PollFd::new(socket, event)];
-    let wait = wait.map(Timespec::try_from).transpose()?;
-    poll(&mut waits, wait.as_ref())?;
-    Ok(waits[0].revents().contains(PollFlags::HUP))
+    let daemon = Daemon { api: &api, state: &state, config: &config };
+    child::supervise(&socket, "the HTTPS server", || {
+        let mut server = this_program(daemon);
+        server.arg("--server");
+        server
+    })
 }
 
 fn answer_requests(socket: UnixStream, place: Place, config: &Path) -> Outcome {
@@ -232,21 +200,6 @@ mod tests {
         assert!(said("show frob").is_err_and(|text| text.contains("Invalid command: show [frob]")));
         assert!(said("show vpn ipsec sa").is_err_and(|text| text.contains("/nonexistent.sock")));
         assert!(said("show log").is_err_and(|text| text.contains("fix: GET /v1/log")));
-    }
-
-    #[test]
-    fn a_server_that_ran_for_long_is_started_again_soon() {
-        let long = Duration::from_secs(16);
-        assert_eq!(pause_of(long, Duration::from_secs(59)), long);
-        assert_eq!(pause_of(long, Duration::from_secs(61)), PAUSE);
-    }
-
-    #[test]
-    fn a_supervisor_that_waits_ends_with_its_daemon() {
-        let (daemon, ours) = UnixStream::pair().expect("sockets");
-        assert!(!is_ended(&ours, PollFlags::empty(), Some(Duration::from_millis(1))).expect("polled"));
-        drop(daemon);
-        assert!(is_ended(&ours, PollFlags::empty(), Some(Duration::from_secs(600))).expect("polled"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use std::io;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -144,9 +145,21 @@ where
     let mut builder = hyper::client::conn::http1::Builder::new();
     let builder = builder.max_buf_size(LONGEST_HEAD);
     let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
-    let status = tokio::select! {
-        answer = sender.send_request(request) => answer?.status(),
-        broken = connection => return Err(broken.err().map_or(PostError::HungUp, PostError::Http)),
+    let mut answer = pin!(sender.send_request(request));
+    let mut connection = pin!(connection);
+    let answer = tokio::select! {
+        biased;
+        answer = &mut answer => answer,
+        // A server may close the connection together with its answer, which is there then.
+        ended = &mut connection => match ended {
+            Ok(()) => answer.await,
+            Err(error) => Err(error),
+        },
+    };
+    let status = match answer {
+        Ok(answer) => answer.status(),
+        Err(error) if error.is_incomplete_message() || error.is_canceled() => return Err(PostError::HungUp),
+        Err(error) => return Err(error.into()),
     };
     if status.is_success() { Ok(()) } else { Err(PostError::Refused(status)) }
 }

@@ -62,8 +62,11 @@ struct Board {
 impl Board {
     /// Tells the daemon.
     fn tell(&mut self) {
-        let reports = Reports { receivers: self.receivers.clone() };
-        if let Ok(mut line) = serde_json::to_vec(&reports) {
+        self.send(&Reports { receivers: self.receivers.clone(), is_new: false });
+    }
+
+    fn send(&mut self, reports: &Reports) {
+        if let Ok(mut line) = serde_json::to_vec(reports) {
             line.push(b'\n');
             let _ = self.socket.write_all(&line);
         }
@@ -100,7 +103,9 @@ pub(super) struct Hub {
 
 impl Hub {
     pub(super) fn new(socket: UnixStream, folder: PathBuf, scripts: Vec<PathBuf>) -> Self {
-        let board = Arc::new(Mutex::new(Board { socket, receivers: Vec::new() }));
+        let mut board = Board { socket, receivers: Vec::new() };
+        board.send(&Reports { is_new: true, ..Reports::default() });
+        let board = Arc::new(Mutex::new(board));
         Self { board, folder, scripts: Arc::new(scripts), deliveries: Vec::new(), log: None }
     }
 

@@ -105,7 +105,7 @@ mod tests {
         let said = folder.path().join("said");
         let mut command =
             command(Path::new("/bin/sh"), "local", &notification(), input(b"{}").expect("memory"));
-        command.args(["-c", "cat; env"]).stdout(File::create(&said).expect("ours"));
+        command.args(["-c", "cat; echo; env"]).stdout(File::create(&said).expect("ours"));
         if becomes_nobody() {
             command.uid(0).gid(0);
         }

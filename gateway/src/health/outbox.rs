@@ -1,7 +1,7 @@
 //! The daemon's end of the socket to the process that tells receivers. Nothing here waits for it: what does not fit is counted.
 
 use super::model::Receiver;
-use super::wire::{LONGEST, Message, Orders, Reports};
+use super::wire::{LONGEST, Message, Orders, Receiver as Wanted, Reports};
 use std::io;
 use std::os::unix::net::UnixStream as StdStream;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 /// Messages that wait for the process.
 const WAITING: usize = 256;
@@ -80,6 +80,7 @@ impl Outbox {
             let Connection::Inherited(stream, _) = &self.connection else { return Err(OutboxError::Off) };
             self.link = Some(Link::start(stream, Arc::clone(reported))?);
         }
+        known(&orders, reported);
         let sent = self.link.as_ref().is_none_or(|link| link.orders.send(orders).is_ok());
         if sent || is_none { Ok(()) } else { Err(OutboxError::Ended) }
     }
@@ -94,29 +95,50 @@ impl Outbox {
     }
 }
 
+/// Shows new receivers before the process knows of them.
+fn known(orders: &Orders, reported: &Reported) {
+    let mut reported = lock(reported);
+    let before = std::mem::take(&mut *reported);
+    let of = |wanted: &Wanted| {
+        let is_it = |it: &&Receiver| it.name == wanted.name && it.way == wanted.way.name();
+        let new = || Receiver {
+            name: wanted.name.clone(),
+            way: wanted.way.name().to_owned(),
+            ..Receiver::default()
+        };
+        before.iter().find(is_it).cloned().unwrap_or_else(new)
+    };
+    *reported = orders.receivers.iter().map(of).collect();
+}
+
 impl Link {
     fn start(stream: &StdStream, reported: Reported) -> io::Result<Self> {
         let (reader, writer) = UnixStream::from_std(stream.try_clone()?)?.into_split();
         let (orders, ordered) = watch::channel(Orders::default());
         let (messages, queue) = mpsc::channel(WAITING);
-        tokio::spawn(write(writer, ordered, queue));
-        tokio::spawn(read(reader, reported));
+        let asked = Arc::new(Notify::new());
+        tokio::spawn(write(writer, ordered, queue, Arc::clone(&asked)));
+        tokio::spawn(read(reader, reported, asked));
         Ok(Self { orders, messages })
     }
 }
 
-/// Writes messages until the process or the daemon has ended.
+/// Writes messages until the process or the daemon has ended; orders also when they are asked for.
 async fn write(
     mut writer: OwnedWriteHalf,
     mut orders: watch::Receiver<Orders>,
     mut queue: mpsc::Receiver<Message>,
+    asked: Arc<Notify>,
 ) {
     loop {
         let message = tokio::select! {
             biased;
+            () = asked.notified() => Message::Orders(orders.borrow_and_update().clone()),
             Ok(()) = orders.changed() => Message::Orders(orders.borrow_and_update().clone()),
-            Some(message) = queue.recv() => message,
-            else => return,
+            message = queue.recv() => match message {
+                Some(message) => message,
+                None => return,
+            },
         };
         let Ok(mut line) = serde_json::to_vec(&message) else { continue };
         line.push(b'\n');
@@ -128,7 +150,7 @@ async fn write(
 }
 
 /// Takes reports, until the process has ended.
-async fn read(reader: OwnedReadHalf, reported: Reported) {
+async fn read(reader: OwnedReadHalf, reported: Reported, asked: Arc<Notify>) {
     let mut reader = BufReader::new(reader);
     let mut line = Vec::new();
     loop {
@@ -140,6 +162,7 @@ async fn read(reader: OwnedReadHalf, reported: Reported) {
             return;
         }
         match serde_json::from_slice::<Reports>(&line) {
+            Ok(Reports { is_new: true, .. }) => asked.notify_one(),
             Ok(reports) => *lock(&reported) = reports.receivers,
             Err(error) => tracing::debug!("the process that sends alerts: {error}"),
         }
@@ -183,6 +206,8 @@ mod tests {
             let mut next = || serde_json::from_str(&lines.next().expect("one").expect("text")).expect("JSON");
             let first: Message = next();
             let mut theirs = theirs;
+            theirs.write_all(b"{\"receivers\":[],\"is_new\":true}\n").expect("sent");
+            assert_eq!(first, next(), "it asked again");
             theirs.write_all(b"{\"receivers\":[{\"name\":\"a\",\"way\":\"exec\",\"delivered\":1,\"failed\":0,\"dropped\":0}]}\n").expect("sent");
             (first, next())
         });

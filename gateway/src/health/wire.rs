@@ -126,4 +126,7 @@ pub struct Line {
 pub struct Reports {
     /// The receivers.
     pub receivers: Vec<Report>,
+    /// Whether it has just been started, and asks for its orders.
+    #[serde(default)]
+    pub is_new: bool,
 }
