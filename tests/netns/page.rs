@@ -138,8 +138,11 @@ fn each_view_is_read_over_tls_and_tells_how_a_tunnel_died() {
     died.expect("it is shown as down");
     let text = shown(&router, TUNNEL);
     assert!(text.contains("class=\"cause\"") && text.contains("class=\"fix\""), "{text}");
-    // curl takes what comes until its time is over.
-    let (_, events) = get(&router, &format!("/events{TUNNEL}"), &["--max-time", "4"]);
+    // curl takes what comes until its time is over, which it calls an error.
+    let mut curl = router.lab.command("b", "curl");
+    let jar = router.site.state.join("cookies");
+    curl.args(["-skN", "--max-time", "4", "-b"]).arg(jar).arg(format!("{REMOTE}/events{TUNNEL}"));
+    let events = String::from_utf8(curl.output().expect("curl runs").stdout).expect("text");
     assert!(events.contains("event: parts\ndata: [{\"id\":\"condition\""), "{events}");
     assert!(secrets.iter().all(|secret| !events.contains(secret)), "no key is sent");
 }

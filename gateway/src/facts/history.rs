@@ -177,7 +177,7 @@ mod tests {
         }
         assert_eq!((ring.at.len(), ring.interfaces.len()), (POINTS, INTERFACES));
         assert!(ring.interfaces.values().all(|values| values.len() == POINTS));
-        for point in 2000..2000 + POINTS as u64 + 1 {
+        for point in 2000..=(2000 + POINTS as u64) {
             ring.add(point, 2000 * point, of(&[("other", [0, 0, 0])]));
         }
         assert_eq!(ring.interfaces.keys().collect::<Vec<_>>(), ["other"]);

@@ -7,6 +7,7 @@ What must happen meanwhile is done by the test that started this: each line on s
 empty line on standard input lets it go on. In FOLDER it leaves pictures of the views.
 """
 import json
+import signal
 import sys
 import time
 
@@ -215,6 +216,8 @@ class Reader:
 
 
 def main():
+    # The browser is ended also if the test ends this.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     reader = Reader(*sys.argv[1:4], sys.argv[4] if len(sys.argv) > 4 else None)
     try:
         reader.log_in()

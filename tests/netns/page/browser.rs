@@ -3,7 +3,7 @@
 use super::{PLACE, TOKEN, served};
 use crate::support::{PATIENCE, skip, tcp_arrives_whole, unavailable};
 use lab::wait_until;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -47,7 +47,9 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        drop(self.process.kill());
+        // The script ends its browser, whatever happens.
+        let process = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("it is a process");
+        drop(kill_process(process, Signal::TERM));
         drop(self.process.wait());
     }
 }
