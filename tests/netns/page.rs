@@ -100,6 +100,12 @@ fn each_view_is_read_over_tls_and_tells_how_a_tunnel_died() {
         text
     };
     assert!(shown(&router, "/").contains("<tr id=\"t"));
+    // The facts are up to a second old, and the handshake is younger.
+    wait_until(PATIENCE, || {
+        let text = shown(&router, TUNNEL);
+        text.contains("class=\"condition up\"") && text.contains(" ago</td>")
+    })
+    .expect("it is up");
     let text = shown(&router, TUNNEL);
     for said in
         ["class=\"condition up\"", "192.168.77.2:51820", "chacha20-poly1305", "10.50.0.0/16", " ago</td>"]

@@ -81,7 +81,7 @@ pub(super) static NODES: &[Node] = &[
     value(
         "interfaces wireguard <interface> receive-threads",
         RECEIVE_THREADS,
-        "Threads that receive, each way; peers and flows are spread over them; auto: one for four processors",
+        "Threads that receive, each way; auto: one for four processors",
     )
     .or("auto"),
     value(
