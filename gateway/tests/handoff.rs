@@ -18,6 +18,7 @@ use support::v4;
 /// Packets of a train, and trains.
 const TRAIN: u32 = 60;
 const TRAINS: u32 = 600;
+const TRIES: u32 = 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An engine whose calls take longer and shorter, so that bursts are done in another order than they came in.
@@ -135,10 +136,14 @@ fn carry(panics: Option<u32>) -> Carried {
 
 #[test]
 fn packets_leave_in_the_order_in_which_they_came() {
-    let carried = carry(None);
-    assert!(carried.numbers.iter().copied().eq(0..TRAIN * TRAINS), "{:?}", carried.numbers);
-    assert!(carried.is_whole);
-    assert!(carried.handed_off > 10, "{}", carried.handed_off);
+    let hands_off = |_| {
+        let carried = carry(None);
+        assert!(carried.numbers.iter().copied().eq(0..TRAIN * TRAINS), "{:?}", carried.numbers);
+        assert!(carried.is_whole);
+        carried.handed_off > 10
+    };
+    // Nothing is handed off while other programs use all processors.
+    assert!((0..TRIES).any(hands_off), "nothing was handed off in {TRIES} runs");
 }
 
 #[test]
