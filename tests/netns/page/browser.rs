@@ -49,7 +49,7 @@ impl Drop for Browser {
     fn drop(&mut self) {
         // The script ends its browser, whatever happens.
         let process = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("it is a process");
-        drop(kill_process(process, Signal::TERM));
+        let _ = kill_process(process, Signal::TERM);
         drop(self.process.wait());
     }
 }
