@@ -68,8 +68,10 @@ pub(crate) fn start(of: Daemon<'_>, user: Option<&User>) -> Result<Connection, F
 fn this_program(Daemon { api, state, config }: Daemon<'_>) -> Command {
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut command = child::command("https-server");
-    // glibc gives each thread that parses a snapshot of ten thousand peers an arena, which keeps what was freed.
-    command.env("MALLOC_ARENA_MAX", "2");
+    // The snapshot of ten thousand peers has megabytes, and is parsed by one thread or another. glibc would give each an arena that
+    // keeps what was freed, and take what is long from there: with these, it goes back to the kernel.
+    let settings = [("ARENA_MAX", "1"), ("MMAP_THRESHOLD_", "65536"), ("TRIM_THRESHOLD_", "131072")];
+    command.envs(settings.map(|(name, value)| (format!("MALLOC_{name}"), value)));
     for (option, path) in [("--api", api), ("--state", state), ("--config", config)] {
         command.arg(option).arg(absolute(path));
     }

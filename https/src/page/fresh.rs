@@ -29,6 +29,11 @@ impl<T: Clone + Send + 'static> Fresh<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What was made last, however old it is; none before, and while it is made anew.
+    pub(super) fn latest(&self) -> Option<T> {
+        self.lock().made.as_ref().map(|(_, made)| made.clone())
+    }
+
     /// What is fresh, or what `make` makes. Those who ask meanwhile wait for it.
     pub(super) async fn get<F>(self: &Arc<Self>, make: impl Fn() -> F) -> T
     where

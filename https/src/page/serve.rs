@@ -12,7 +12,7 @@ use super::performance::Performance;
 use super::serving::{Serving, is_own};
 use super::sessions::{COOKIE, LIFETIME, Session, Sessions, now};
 use super::stream::{BEAT, Events, Gone, Sender, Streams};
-use super::view::Latest;
+use super::view::{Held, Latest, View};
 use crate::daemon::Daemon;
 use crate::gate::{Denied, Gate};
 use crate::listen::Answering;
@@ -258,27 +258,27 @@ impl StatusPage {
 
     /// A view as HTML; none if what it is of is not there. Another thread renders it, as it looks through all tunnels.
     async fn rendered(&self, asked: &Asked) -> Result<Option<Rendered>, String> {
-        let (daemon, performance, latest) = (&self.daemon, &self.performance, self.latest.view(&self.daemon));
+        let (daemon, performance, latest) = (&self.daemon, &self.performance, &self.latest);
         match asked.clone() {
             Asked::Overview(filter) => {
-                let view = latest.await?;
-                render(move || Some(html::overview(&view, &filter))).await
+                let held = latest.view(daemon).await?;
+                render(held, move |view| Some(html::overview(view, &filter))).await
             }
             Asked::Tunnel(named) => {
-                let (view, ciphers) = tokio::join!(latest, performance.ciphers(daemon));
-                let (view, ciphers) = (view?, ciphers.unwrap_or_default());
-                render(move || html::tunnel(&view, &named, &ciphers)).await
+                let ciphers = performance.ciphers(daemon).await.unwrap_or_default();
+                let held = latest.view(daemon).await?;
+                render(held, move |view| html::tunnel(view, &named, &ciphers)).await
             }
             Asked::Performance => {
                 let (limits, history) = (performance.limits(daemon), performance.history(daemon));
-                let ciphers = performance.ciphers(daemon);
-                let (view, limits, history, ciphers) = tokio::join!(latest, limits, history, ciphers);
-                let view = view?;
-                render(move || Some(html::performance(&view, &limits, &history, &ciphers))).await
+                let (limits, history, ciphers) = tokio::join!(limits, history, performance.ciphers(daemon));
+                let held = latest.view(daemon).await?;
+                let draw = move |view: &View| Some(html::performance(view, &limits, &history, &ciphers));
+                render(held, draw).await
             }
             Asked::Drops(wanted) => {
-                let view = latest.await?;
-                render(move || Some(html::drops(&view, &wanted))).await
+                let held = latest.view(daemon).await?;
+                render(held, move |view| Some(html::drops(view, &wanted))).await
             }
         }
     }
@@ -351,10 +351,15 @@ impl Answering for StatusPage {
     }
 }
 
+/// Renders in another thread. The view is let go before the turn is.
 async fn render(
-    view: impl FnOnce() -> Option<Rendered> + Send + 'static,
+    held: Held<'_>,
+    draw: impl FnOnce(&View) -> Option<Rendered> + Send + 'static,
 ) -> Result<Option<Rendered>, String> {
-    spawn_blocking(view).await.map_err(|_| "the view cannot be rendered: see the log".to_owned())
+    let Held { view, turn } = held;
+    let rendered = spawn_blocking(move || draw(&view)).await;
+    drop(turn);
+    rendered.map_err(|_| "the view cannot be rendered: see the log".to_owned())
 }
 
 /// What each answer says to the browser.

@@ -8,6 +8,7 @@ use gateway::facts::FRESH;
 use gateway::facts::model::{Facts, State, Tunnel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -70,6 +71,14 @@ pub(super) type Outcome = Result<Arc<View>, String>;
 pub(super) struct Latest {
     fresh: Arc<Fresh<Outcome>>,
     kept: Arc<Mutex<Kept>>,
+    /// One view is rendered after the other.
+    renders: Semaphore,
+}
+
+/// A view that nobody else holds: the next is not made beside others that are still rendered.
+pub(super) struct Held<'a> {
+    pub(super) view: Arc<View>,
+    pub(super) turn: SemaphorePermit<'a>,
 }
 
 /// What is kept of a view for the next one.
@@ -81,13 +90,25 @@ struct Kept {
 
 impl Default for Latest {
     fn default() -> Self {
-        Self { fresh: Arc::new(Fresh::new(FRESH)), kept: Arc::default() }
+        Self { fresh: Arc::new(Fresh::new(FRESH)), kept: Arc::default(), renders: Semaphore::new(1) }
     }
 }
 
 impl Latest {
+    /// A view that is about a second old at most, to be rendered.
+    pub(super) async fn view(&self, daemon: &Arc<Daemon>) -> Result<Held<'_>, String> {
+        loop {
+            // Those who wait for their turn hold no view: they would keep an old one in memory, which has megabytes.
+            self.made(daemon).await.map(drop)?;
+            let turn = self.renders.acquire().await.map_err(|closed| closed.to_string())?;
+            if let Some(latest) = self.fresh.latest() {
+                return Ok(Held { view: latest?, turn });
+            }
+        }
+    }
+
     /// A view that is at most a second old.
-    pub(super) async fn view(&self, daemon: &Arc<Daemon>) -> Outcome {
+    async fn made(&self, daemon: &Arc<Daemon>) -> Outcome {
         let make = || {
             let (daemon, kept) = (Arc::clone(daemon), Arc::clone(&self.kept));
             async move {

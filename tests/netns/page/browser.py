@@ -233,6 +233,7 @@ def main():
         assert not reader.leaves(), f"requests that leave the machine: {reader.foreign}"
         print("DONE", flush=True)
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         reader.driver.quit()
 
 
