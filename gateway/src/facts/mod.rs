@@ -55,6 +55,16 @@ impl Latest {
         Some(snapshot)
     }
 
+    /// The same for the daemon itself, which does not keep what it makes: a person who asks after a change, as after a ping, gets facts of that
+    /// moment, and not those from up to a second before it.
+    pub(crate) async fn glance(&self, shown: &Shown, fresh: Duration) -> Option<Arc<Snapshot>> {
+        let latest = self.0.lock().await.clone();
+        match latest.filter(|snapshot| snapshot.at.elapsed() < fresh) {
+            Some(snapshot) => Some(snapshot),
+            None => collect(shown).await.map(Arc::new),
+        }
+    }
+
     async fn json(&self, shown: &Shown) -> Option<Bytes> {
         let snapshot = self.snapshot(shown, FRESH).await?;
         let made = move || {

@@ -90,7 +90,7 @@ pub(crate) async fn watch(shown: Shown) {
     let begun = Instant::now();
     loop {
         let asked = Instant::now();
-        if let Some(snapshot) = shown.latest().snapshot(&shown, FRESH).await {
+        if let Some(snapshot) = shown.latest().glance(&shown, FRESH).await {
             let settings = Arc::clone(&lock(&shown.health().settings));
             let look = move || {
                 let found = watcher.look(&snapshot.facts, &settings, begun.elapsed());
