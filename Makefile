@@ -3,6 +3,8 @@
 CARGO ?= cargo
 # FEATURES=dpdk: make build and make install also make libpostern_dpdk.so, which needs DPDK's headers.
 FEATURES ?=
+# TARGET=aarch64: make dist builds for another processor.
+TARGET ?=
 FUZZ_SECONDS ?= 60
 RUN ?= bench/runs/$(shell date +%F)-$(shell uname -m)
 
@@ -17,6 +19,7 @@ help:
 	@echo "make docs    the guide as a book, in target/book"
 	@echo "make setup   only what these need"
 	@echo "make dist    .deb, .rpm and a tarball of this machine's architecture, in target/dist; make dist-check tries them (root)"
+	@echo "             TARGET=aarch64, armv7, ... builds for ARM, in target/dist/TARGET (root); scripts/cross.sh list names all"
 	@echo "make install the program to /usr/local/bin, with its second name for wg-quick, man pages and completions; FEATURES=dpdk"
 
 setup:
@@ -63,8 +66,9 @@ ifneq ($(filter dpdk,$(FEATURES)),)
 endif
 	target/release/postern generate manual $(DESTDIR)/usr/local/share
 
-dist: build
-	scripts/dist.sh make
+dist:
+	$(if $(TARGET),,$(MAKE) build)
+	TARGET=$(TARGET) scripts/dist.sh make
 
 dist-check: build
 	scripts/dist.sh check

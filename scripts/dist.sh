@@ -2,16 +2,24 @@
 # Makes the packages of this machine's architecture in target/dist: .deb, .rpm, and a tarball; or tries them.
 #   scripts/dist.sh           make them, of target/release/postern (`make dist` builds it first)
 #   scripts/dist.sh check     lintian; and in a chroot: install, upgrade, remove and purge (root)
+#   TARGET=aarch64 scripts/dist.sh   the same files for another processor: `scripts/cross.sh list` (root)
 # The same program gives the same bytes: times are those of the last commit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-dist=target/dist
+dist=target/dist${TARGET:+/$TARGET}
 tool=.peers/nfpm
 export SOURCE_DATE_EPOCH
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2> /dev/null || echo 1)
 # Names that reach nobody: a distribution puts its own here.
 export MAINTAINER="${MAINTAINER:-The Postern authors <authors@postern.invalid>}" HOMEPAGE=${HOMEPAGE:-https://postern.invalid}
+# The program of TARGET, and what reads and runs it.
+TARGET=${TARGET:-}
+if [ -n "$TARGET" ]; then
+  program=.peers/cross/target/$TARGET/postern run=(scripts/cross.sh run "$TARGET")
+else
+  program=target/release/postern run=(target/release/postern)
+fi
 as_root=()
 [ "$(id -u)" = 0 ] || as_root=(sudo)
 
@@ -32,16 +40,17 @@ get_nfpm() {
 
 # The newest symbol version of a library that the program needs.
 newest() {
-  objdump -T "$1" | grep -o "$2_[0-9.]*" | sort -uV | tail -n 1 | sed "s/$2_//"
+  LC_ALL=C readelf -W --version-info "$1" | grep -o "$2_[0-9.]*" | sort -uV | tail -n 1 | sed "s/$2_//"
 }
 
 # What is below /usr, of a program that is stripped: the units, the manual, completions, the guide, examples.
 stage() {
   local stage=$1 unit document
   rm -rf "$stage"
-  install -D target/release/postern "$stage/usr/bin/postern"
-  strip --strip-unneeded "$stage/usr/bin/postern"
-  target/release/postern generate manual "$stage/usr/share" > /dev/null
+  install -D "$program" "$stage/usr/bin/postern"
+  # Another processor's is stripped where it was built.
+  [ -n "$TARGET" ] || strip --strip-unneeded "$stage/usr/bin/postern"
+  "${run[@]}" generate manual "$stage/usr/share" > /dev/null
   find "$stage/usr/share/man" -type f -exec gzip -9n '{}' +
   mkdir -p "$stage/usr/lib/systemd/system" "$stage/usr/share/doc/postern/examples"
   for unit in examples/systemd/*; do
@@ -99,17 +108,23 @@ pack() {
 
 make_packages() {
   local architecture format
-  [ -x target/release/postern ] || fail "target/release/postern is missing" "  fix: make dist"
+  [ -z "$TARGET" ] || scripts/cross.sh build "$TARGET"
+  [ -x "$program" ] || fail "$program is missing" "  fix: make dist"
   get_nfpm
-  architecture=$(dpkg --print-architecture)
+  case $TARGET in
+    '') architecture=$(dpkg --print-architecture) ;;
+    aarch64) architecture=arm64 ;;
+    # ARMv7 with hardware floating point: nfpm says armhf to Debian's packages, and armv7hl to others.
+    *) architecture=arm7 BITS='' LIBGCC=libgcc_s.so.1 ;;
+  esac
   rm -rf "$dist" && mkdir -p "$dist"
   stage target/stage
   GLIBC=$(newest target/stage/usr/bin/postern GLIBC)
-  export GLIBC VERSION=${VERSION:-$version} ARCH=$architecture
+  export GLIBC BITS=${BITS-(64bit)} LIBGCC=${LIBGCC:-libgcc_s.so.1()(64bit)} VERSION=${VERSION:-$version} ARCH=$architecture
   for format in deb rpm; do
     pack "$format" "$dist/"
   done
-  tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C target/stage -cJf "$dist/postern-$VERSION-$architecture.tar.xz" usr
+  tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C target/stage -cJf "$dist/postern-$VERSION-${TARGET:-$architecture}.tar.xz" usr
   (cd "$dist" && sha256sum ./* > SHA256SUMS)
   ls -l "$dist" | awk 'NR > 1 { printf "%8.1f MB  %s\n", $5 / 1e6, $9 }'
 }

@@ -1,6 +1,7 @@
 //! Common parts of reports: medians, number formats, tables, and the machine.
 
 use crypto::engine::Engine;
+use crypto::machine::Processor;
 use serde::Serialize;
 use std::sync::OnceLock;
 
@@ -15,6 +16,17 @@ pub fn median(values: &[f64]) -> f64 {
         0 => f64::NAN,
         length if length % 2 == 1 => sorted[length / 2],
         length => f64::midpoint(sorted[length / 2 - 1], sorted[length / 2]),
+    }
+}
+
+/// The model, and the numbers that tell it from others: of x86 its family and model, of ARM the implementer and part.
+fn described(processor: &Processor) -> String {
+    let (first, second) = processor.numbers;
+    let model = if processor.model.is_empty() { "unknown" } else { &processor.model };
+    match (processor.vendor.is_empty(), first) {
+        (false, _) => format!("{model} (family {first}, model {second})"),
+        (true, 0) => model.to_owned(),
+        (true, _) => format!("{model} (implementer {first:#04x}, part {second:#05x})"),
     }
 }
 
@@ -79,15 +91,9 @@ impl Machine {
     pub fn here() -> Self {
         let engines = crypto::choice::find().engines;
         let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let field = |name: &str| {
-            let line = info.lines().find(|line| line.starts_with(name))?;
-            Some(line.split(':').nth(1)?.trim().to_owned())
-        };
-        let model = field("model name").or_else(|| field("CPU part")).unwrap_or_else(|| "unknown".to_owned());
-        let numbers = [field("cpu family"), field("model\t")].map(Option::unwrap_or_default);
         let uname = rustix::system::uname();
         Self {
-            processor: format!("{model} (family {}, model {})", numbers[0], numbers[1]),
+            processor: described(&Processor::parse(&info)),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: uname.release().to_string_lossy().into_owned(),
             program: Build::noted(),
@@ -185,6 +191,21 @@ mod tests {
         );
         let here = Machine::here();
         assert!(here.engines.iter().any(|engine| engine.name == "aws-lc" && !engine.version.is_empty()));
+    }
+
+    #[test]
+    fn a_processor_is_named_by_its_model_and_its_numbers() {
+        let named = |cpuinfo: &str| described(&Processor::parse(cpuinfo));
+        assert_eq!(
+            named("vendor_id : GenuineIntel\ncpu family : 6\nmodel : 207\nmodel name : Intel(R) Xeon(R)\n"),
+            "Intel(R) Xeon(R) (family 6, model 207)"
+        );
+        assert_eq!(
+            named("CPU implementer : 0x41\nCPU part : 0xd03\n"),
+            "ARM Cortex-A53 (implementer 0x41, part 0xd03)"
+        );
+        assert_eq!(named("CPU implementer : 0x41\nCPU part : 0xfff\n"), "unknown (implementer 0x41, part 0xfff)");
+        assert_eq!(named(""), "unknown");
     }
 
     #[test]

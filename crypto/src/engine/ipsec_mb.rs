@@ -10,6 +10,7 @@ use super::{Engine, EngineFailure, Job, Key, LoadError, TAG};
 use crate::cipher::Cipher;
 use crate::secret::Secret;
 use std::ffi::{CStr, c_char};
+#[cfg(target_arch = "x86_64")]
 use std::mem::offset_of;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
@@ -71,6 +72,8 @@ struct Manager {
     chacha20_poly1305_finish: Option<Finish>,
 }
 
+// Of the processors that the library is for.
+#[cfg(target_arch = "x86_64")]
 const _: () = {
     assert!(offset_of!(Manager, gcm_encrypt) == 256);
     assert!(offset_of!(Manager, gcm_expand) == 448);

@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# Builds the program for another processor, in a Debian of its own below .peers/cross (root; 3 minutes and 5 GB, once).
+#   scripts/cross.sh list                  the targets
+#   scripts/cross.sh build TARGET          build it: .peers/cross/target/TARGET/postern, stripped
+#   scripts/cross.sh run TARGET WORDS...   run it in an emulated processor
+# The host needs no other Rust: the compiler and its libraries for ARM are packages of that Debian, and zig (from PyPI) links for the C
+# library of Debian 11.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD/.peers/cross
+# The C library that programs must start with: Debian 11's.
+glibc=2.31
+
+say() { printf '\033[1m[cross]\033[0m %s\n' "$*"; }
+fail() { printf '%s\n' "$@" >&2; exit 1; }
+
+# Sets what a target means: the triple, the emulator with its processor, the prefix of binutils, and flags for Rust and C.
+#   aarch64            any 64-bit ARM; AES and PMULL are found at run time
+#   armv7              any 32-bit ARMv7 with hardware floating point
+#   armv7-cortex-a7, armv7-cortex-a9, armv7-cortex-a15, armv7-krait
+#                      the same with NEON, scheduled for this core
+describe() {
+  local cpu=
+  case $1 in
+    aarch64) triple=aarch64-unknown-linux-gnu emulator=(qemu-aarch64 -cpu cortex-a53) debian=arm64 binutils=aarch64-linux-gnu ;;
+    armv7) triple=armv7-unknown-linux-gnueabihf emulator=(qemu-arm -cpu cortex-a15) debian=armhf binutils=arm-linux-gnueabihf ;;
+    armv7-cortex-a7) cpu=cortex-a7 ;;
+    armv7-cortex-a9) cpu=cortex-a9 ;;
+    armv7-cortex-a15) cpu=cortex-a15 ;;
+    armv7-krait) cpu=krait ;;
+    *) fail "TARGET=$1 is not known" "  fix: one of $(list | tr '\n' ' ')" ;;
+  esac
+  [ -n "$cpu" ] || return 0
+  describe armv7
+  rust_flags="-Ctarget-cpu=$cpu -Ctarget-feature=+neon"
+  # zig spells processors so.
+  c_flags="-mcpu=${cpu//-/_}"
+}
+
+list() { printf '%s\n' aarch64 armv7 armv7-cortex-a7 armv7-cortex-a9 armv7-cortex-a15 armv7-krait; }
+
+# Runs a command in that Debian.
+inside() {
+  chroot "$root" env -i HOME=/root PATH=/opt/zig/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C \
+    SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt CARGO_HTTP_CAINFO=/etc/ssl/certs/ca-certificates.crt \
+    DEBIAN_FRONTEND=noninteractive "$@"
+}
+
+packages=(rustc cargo rust-src cmake make gcc g++ clang bindgen python3-venv g++-aarch64-linux-gnu g++-arm-linux-gnueabihf
+  libstd-rust-dev:arm64 libstd-rust-dev:armhf qemu-user libc6:arm64 libc6:armhf libgcc-s1:arm64 libgcc-s1:armhf)
+
+# Where this machine has its packages from.
+mirror() {
+  apt-get indextargets --format '$(REPO_URI)' 'Label: Debian' 'Component: main' | head -n 1
+}
+
+set_up() {
+  [ "$(id -u)" = 0 ] || fail "root is needed for the chroot below .peers/cross"
+  [ ! -e "$root/.ready" ] || return 0
+  if ! command -v debootstrap > /dev/null; then
+    say "apt-get install debootstrap"
+    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends debootstrap > /dev/null
+  fi
+  rm -rf --one-file-system "$root"
+  mkdir -p "$root"
+  say "debootstrap forky, a minute"
+  # An older debootstrap knows no forky; all of Debian's suites are made by one script.
+  debootstrap --variant=minbase --include=ca-certificates forky "$root" "${MIRROR:-$(mirror)}" \
+    /usr/share/debootstrap/scripts/sid > .peers/cross.log 2>&1 || fail "debootstrap: $(tail -n 3 .peers/cross.log)"
+  cp /etc/resolv.conf "$root/etc/resolv.conf"
+  # Certificates that the host trusts, of a mirror for example.
+  cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
+  # Indexes of a mirror may be old; signatures are checked all the same.
+  printf 'Acquire::Check-Valid-Until "false";\n' > "$root/etc/apt/apt.conf.d/90cross"
+  inside dpkg --add-architecture arm64
+  inside dpkg --add-architecture armhf
+  say "apt-get install rustc, cargo and the cross compilers, 2 minutes"
+  { inside apt-get update -qq && inside apt-get install -qq -y --no-install-recommends "${packages[@]}"; } > .peers/cross.log 2>&1 \
+    || fail "apt-get in .peers/cross: $(tail -n 3 .peers/cross.log)"
+  say "pip install ziglang cargo-zigbuild"
+  inside python3 -m venv /opt/zig
+  inside /opt/zig/bin/pip install -q ziglang==0.17.1 cargo-zigbuild==0.24.1
+  touch "$root/.ready"
+}
+
+# Mounts the source, the crates and the kernel's folders, for this process alone: nothing stays mounted, whatever ends it.
+mount_all() {
+  local crates=${CARGO_HOME:-$HOME/.cargo}/registry
+  mkdir -p "$root/src" "$root/target" "$root/root/.cargo/registry" "$crates"
+  mount --bind "$PWD" "$root/src"
+  mount -t proc proc "$root/proc"
+  mount --bind /dev "$root/dev"
+  # What cargo has fetched for the host.
+  mount --bind "$crates" "$root/root/.cargo/registry"
+}
+
+build() {
+  local from
+  set_up
+  mount_all
+  say "cargo zigbuild, $target: 6 minutes on two cores"
+  inside sh -c 'cd /src && exec "$@"' sh env CARGO_TARGET_DIR="/target/cargo/$target" RUSTFLAGS="$rust_flags" \
+    CFLAGS="$c_flags" AWS_LC_SYS_CFLAGS="$c_flags" \
+    cargo zigbuild --release --locked --package postern --bin postern --target "$triple.$glibc" ${CARGO_OPTIONS:-}
+  from="/target/cargo/$target/$triple/release/postern"
+  inside mkdir -p "/target/$target"
+  inside "$binutils-strip" --strip-unneeded -o "/target/$target/postern" "$from"
+  say "$(du -h --apparent-size "$root/target/$target/postern" | cut -f1) .peers/cross/target/$target/postern"
+}
+
+run() {
+  [ "$(id -u)" = 0 ] || fail "root is needed for the chroot below .peers/cross"
+  [ -x "$root/target/$target/postern" ] || fail ".peers/cross/target/$target/postern is missing" "  fix: scripts/cross.sh build $target"
+  mount_all
+  inside sh -c 'cd /src && exec "$@"' sh "${emulator[@]}" "/target/$target/postern" "$@"
+}
+
+# Mounts of its own.
+if [ "$(id -u)" = 0 ] && [ -z "${CROSS_MOUNTS:-}" ]; then
+  export CROSS_MOUNTS=own
+  exec unshare --mount --propagation private scripts/cross.sh "$@"
+fi
+command=${1:-}
+rust_flags='' c_flags='' target=${2:-}
+case $command in
+  list) list ;;
+  build) describe "$target" && build ;;
+  run) describe "$target" && shift 2 && run "$@" ;;
+  *) sed -n 's/^# \?//; 2,5p' "$0" >&2; exit 2 ;;
+esac
