@@ -234,7 +234,9 @@ impl Writer {
     fn new(kind: u8, session: u32, transaction: u32, packet: u32) -> Self {
         let mut writer = Self(vec![VERSION, kind, NETWORK_BYTE_ORDER, 0]);
         // The length is written last.
-        [session, transaction, packet, 0].into_iter().for_each(|number| writer.number(number));
+        for number in [session, transaction, packet, 0] {
+            writer.number(number);
+        }
         writer
     }
 
@@ -245,7 +247,9 @@ impl Writer {
     fn oid(&mut self, oid: &[u32]) {
         let oid = &oid[..oid.len().min(MOST_NUMBERS)];
         self.0.extend([oid.len() as u8, 0, 0, 0]);
-        oid.iter().for_each(|number| self.number(*number));
+        for number in oid {
+            self.number(*number);
+        }
     }
 
     fn text(&mut self, text: &str) {
@@ -311,7 +315,9 @@ pub fn notify(session: u32, packet: u32, event: &[u32], binds: &[VarBind]) -> Ve
     // RFC 2741 6.2.10: snmpd adds sysUpTime.
     let trap = (vec![1, 3, 6, 1, 6, 3, 1, 1, 4, 1, 0], Value::Name(event.to_vec()));
     let mut writer = Writer::new(NOTIFY, session, 0, packet);
-    std::iter::once(&trap).chain(binds).for_each(|bind| writer.bind(bind));
+    for bind in std::iter::once(&trap).chain(binds) {
+        writer.bind(bind);
+    }
     writer.finish()
 }
 
@@ -331,6 +337,8 @@ pub fn response(to: &Header, error: u16, index: u16, binds: &[VarBind]) -> Vec<u
     writer.number(0);
     writer.0.extend(error.to_be_bytes());
     writer.0.extend(index.to_be_bytes());
-    binds.iter().for_each(|bind| writer.bind(bind));
+    for bind in binds {
+        writer.bind(bind);
+    }
     writer.finish()
 }

@@ -21,7 +21,8 @@ struct Machine {
 impl Machine {
     fn command(&self, command: &str) -> Command {
         let mut words = self.lab.command("a", "sh");
-        let folder = self.files.path();
+        // Not the folder itself: snmpd keeps a file of the same name there.
+        let folder = self.at("kept");
         words.args(["-c", &format!("exec {command}")]).env("MIBS", "").env("SNMP_PERSISTENT_DIR", folder);
         words
     }
