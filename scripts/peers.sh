@@ -170,14 +170,15 @@ fi
 # Programs that read the files which the machine helper writes.
 fetch_machine() {
   local folder=$work/machine
-  unpack rsyslog snmpd snmp cron || return 1
-  copy_programs "$folder/bin" usr/sbin/rsyslogd usr/sbin/snmpd usr/bin/snmpget usr/sbin/cron || return 1
+  unpack rsyslog snmpd snmp snmptrapd cron || return 1
+  copy_programs "$folder/bin" usr/sbin/rsyslogd usr/sbin/snmpd usr/sbin/snmptrapd usr/bin/snmpget \
+    usr/bin/snmpwalk usr/bin/snmpbulkwalk usr/sbin/cron || return 1
   # Modules of rsyslogd.
   cp -r "$work"/tree/usr/lib/*/rsyslog "$folder/modules" || return 1
   copy_libraries "$folder/lib" "$folder/lib/loader" "$folder"/bin/* "$folder"/modules/*.so
 }
 
-if [ "$part" = test ] && ! [ -x .peers/machine/bin/snmpd ]; then
+if [ "$part" = test ] && ! [ -x .peers/machine/bin/snmptrapd ]; then
   bring machine || say "rsyslog, snmpd and cron cannot be had here: the tests with them will be skipped"
 fi
 

@@ -86,7 +86,9 @@ fn text(wrong: &[Wrong<'_>], daemons: &[Health]) -> String {
     let mut text = String::new();
     for Wrong { rule, alerts } in wrong {
         let _ = writeln!(text, "{:<9} {}: {}", rule.severity, rule.rule, rule.about);
-        alerts.iter().for_each(|alert| text.push_str(&health::trouble(alert)));
+        for alert in alerts {
+            text.push_str(&health::trouble(alert));
+        }
     }
     let unknown = daemons.iter().flat_map(|health| &health.rules).filter(|it| it.state == State::Unknown);
     for rule in unknown {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod advise;
+mod agentx;
 mod alerter;
 mod answer;
 mod archiver;
@@ -104,6 +105,8 @@ enum Verb {
     /// Print the possible next words of an operational command, for shell completion
     #[command(hide = true)]
     Complete(operational::complete::Arguments),
+    /// Answer SNMP for the running daemon, as a sub-agent of snmpd (AgentX)
+    Agentx(agentx::Arguments),
     /// Tell receivers of alerts for a daemon, which sends them by the socket that is the standard input
     #[command(hide = true)]
     Alerter(alerter::Arguments),
@@ -200,6 +203,7 @@ fn main() -> ExitCode {
         Verb::Generate(what) => generate::run(what),
         Verb::MachineHelper(arguments) => machine::serve(arguments),
         Verb::HttpsServer(arguments) => https::run(arguments),
+        Verb::Agentx(arguments) => agentx::run(arguments),
         Verb::Alerter(arguments) => alerter::serve(arguments),
         Verb::Archiver(arguments) => archiver::serve(&arguments),
         Verb::NameServers(arguments) => dns::serve(&arguments),

@@ -1,6 +1,7 @@
 //! The fuzz targets. Each takes arbitrary bytes and must return.
 #![forbid(unsafe_code)]
 
+pub mod agentx;
 pub mod backup;
 pub mod ike;
 pub mod import;
@@ -83,6 +84,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("openvpn-management", openvpn_management::lines),
     ("requests", requests::requests),
     ("page", page::places),
+    ("agentx", agentx::messages),
     ("secgw", secgw::files),
     ("fragments", reassembly::fragments),
     ("faults", faults),

@@ -30,6 +30,7 @@ pub mod openvpn;
 pub mod rights;
 pub mod secgw;
 pub mod service;
+pub mod snmp;
 pub mod tunnel_interface;
 pub mod unix_socket;
 mod unsent;

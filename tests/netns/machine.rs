@@ -3,6 +3,7 @@
 
 mod guide;
 mod programs;
+mod snmp;
 
 use crate::support::{PATIENCE, lab, postern};
 use lab::files::Files;

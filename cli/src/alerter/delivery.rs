@@ -113,7 +113,9 @@ impl Hub {
     pub(super) fn obey(&mut self, Orders { receivers, log }: Orders) {
         let (kept, ended): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.deliveries).into_iter().partition(|it| receivers.contains(&it.receiver));
-        ended.iter().for_each(|it| it.gone.set());
+        for it in &ended {
+            it.gone.set();
+        }
         self.deliveries = kept;
         {
             let mut board = lock(&self.board);
@@ -250,7 +252,7 @@ impl Worker {
         let authority = webhook.authority.as_ref().and_then(|text| Base64::decode_vec(text).ok());
         let request = Post {
             url: webhook.url.as_str(),
-            token: webhook.token.as_ref().map(|token| token.as_str()),
+            token: webhook.token.as_ref().map(gateway::api::model::SecretText::as_str),
             authority: authority.as_deref(),
             body: form::json(&self.receiver.name, notification).into(),
         };

@@ -102,7 +102,9 @@ pub(crate) async fn watch(shown: Shown) {
             if let Some((health, messages)) = found {
                 *lock(&shown.health().shown) = Arc::new(health);
                 let outbox = lock(&shown.health().outbox);
-                messages.into_iter().for_each(|message| outbox.tell(message));
+                for message in messages {
+                    outbox.tell(message);
+                }
             }
         }
         tokio::time::sleep(pause(asked.elapsed())).await;

@@ -17,7 +17,7 @@ use std::time::Duration;
 const MINUTES: Duration = Duration::from_secs(180);
 
 /// A program that was fetched for the tests, started by its own loader; none if it is not there.
-fn peer(program: &str) -> Option<String> {
+pub(super) fn peer(program: &str) -> Option<String> {
     let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.peers/machine");
     let [loader, libraries, program] =
         ["lib/loader", "lib", &format!("bin/{program}")].map(|it| peers.join(it));
@@ -29,7 +29,7 @@ fn peer(program: &str) -> Option<String> {
 }
 
 /// A process of a test, which ends with it.
-struct Running(Child);
+pub(super) struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -37,7 +37,7 @@ impl Drop for Running {
     }
 }
 
-fn start(command: &mut Command) -> Running {
+pub(super) fn start(command: &mut Command) -> Running {
     Running(
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"),
     )
