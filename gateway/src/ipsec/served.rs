@@ -14,7 +14,7 @@ use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::networks::Networks;
 use crate::host::wants::Wants;
 use crate::service::{Context, Refusal};
-use crate::tunnel_interface::Options;
+use crate::tunnel_interface::{InterfaceError, Options, receive_threads};
 use config::settings::IpSec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -100,9 +100,11 @@ impl Change {
 }
 
 impl Served {
-    /// A gateway without peers.
-    pub(super) fn create(context: &Context) -> Result<Self, ServiceError> {
-        let gateway = Gateway::create(context.engines.clone(), Options::default(), context.events.clone())?;
+    /// A gateway without peers, as these settings say.
+    pub(super) fn create(settings: &IpSec, context: &Context) -> Result<Self, ServiceError> {
+        let receive_threads = receive_threads(settings.receive_threads);
+        let options = Options { threads: settings.threads, receive_threads, ..Options::default() };
+        let gateway = Gateway::create(context.engines.clone(), options, context.events.clone())?;
         Ok(Self {
             gateway: Arc::new(gateway),
             settings: IpSec::default(),
@@ -113,6 +115,9 @@ impl Served {
 
     /// Does all that may be refused, without removing anything.
     pub(super) fn prepare(&self, change: &Change, context: &Context) -> Result<(), ServiceError> {
+        if !change.is_new {
+            self.check_receive_threads(&change.settings)?;
+        }
         set_mtu(&change.settings)?;
         self.set_threads(&change.settings)?;
         let prepared = change.prepared();
@@ -131,6 +136,17 @@ impl Served {
         set_mtu(&self.settings)?;
         self.set_threads(&self.settings)?;
         Ok(context.host.set(NAME, change.before.take())?)
+    }
+
+    /// What `auto` stands for changes with the processors that the daemon may use; the gateway stays as it is.
+    fn check_receive_threads(&self, settings: &IpSec) -> Result<(), ServiceError> {
+        let (has, wants) = (self.gateway.receive_threads(), receive_threads(settings.receive_threads));
+        if settings.receive_threads == self.settings.receive_threads || has == wants {
+            return Ok(());
+        }
+        let (name, path) = (NAME.to_owned(), "vpn ipsec site-to-site".to_owned());
+        let error = InterfaceError::ReceiveThreads { name, has, wants, path };
+        Err(GatewayError::from(error).into())
     }
 
     fn set_threads(&self, settings: &IpSec) -> Result<(), ServiceError> {

@@ -9,6 +9,17 @@
 //! ```
 //! A peer's packets from outside stay with one thread, as its receiver indices lead there, and so do the packets of a flow from inside.
 //! Two flows to one peer may be sent by two threads, which share the counter of the key.
+//!
+//! An interface with one sender, of IPsec, has one queue of TUN and one worker from inside. Only what comes from outside is spread:
+//!
+//! ```text
+//! TUN ── out ──> socket 0
+//! UDP ── first byte of the SPI ──> socket n ──────── in n ──> TUN
+//! raw sockets ── the same byte ──> raw socket n ── raw n ──> TUN
+//! ```
+//! A peer of IPsec takes packets that are late by 32 numbers of its SA, if it has the default of strongSwan or Linux. Two threads that send
+//! on one SA would exceed that: even if they sent in the order of the numbers, each sends from a processor of its own, and the queues of
+//! the network card, or of the kernel for a virtual link, are one a processor. One burst has up to 64 numbers.
 
 pub mod binding;
 mod counters;
@@ -32,14 +43,14 @@ use arc_swap::ArcSwapOption;
 use binding::Binding;
 use config::settings::Threads;
 use link::Follower;
-use options::processors;
+use options::{Counts, processors};
 use port::offload::State;
 use port::raw::{self, EspTransmit, RawReceive};
 use port::schedule::yield_to_packets;
 use port::shaper::Shaper;
 use port::tcp::{self, TcpConnections, TcpReceive, TcpTransmit};
 use port::tun::{TunDevice, TunError, TunTransmit};
-use port::udp::{self, SocketSlot, UdpReceive, UdpTransmit};
+use port::udp::{self, SocketSlot, Steering, UdpReceive, UdpTransmit};
 use port::{Offloads, Tally, Transmit, Wake};
 use rustix::io::Errno;
 use std::io;
@@ -96,7 +107,7 @@ pub struct TunnelInterface {
     /// Of each receiving thread.
     outbound_wakes: Vec<Arc<Wake>>,
     inbound_wakes: Vec<Arc<Wake>>,
-    raw_wake: Arc<Wake>,
+    raw_wakes: Vec<Arc<Wake>>,
     tcp_wake: Arc<Wake>,
     link_wake: Arc<Wake>,
     threads: Vec<JoinHandle<()>>,
@@ -122,10 +133,11 @@ impl TunnelInterface {
     pub fn create(name: &str, options: &Options) -> Result<Self, InterfaceError> {
         let offloads = Arc::new(Offloads::default());
         switch_off(&offloads, &options.without)?;
-        let threads = options.receive_threads.clamp(1, MOST_RECEIVING);
-        let device = TunDevice::create(name, threads, &offloads).map_err(|error| refused(name, error))?;
+        let counts = Counts::of(options);
+        let device =
+            TunDevice::create(name, counts.senders, &offloads).map_err(|error| refused(name, error))?;
         set_defaults(name).map_err(|error| InterfaceError::Link(name.to_owned(), error))?;
-        Self::new(device, offloads, threads)
+        Self::new(device, offloads, counts)
             .map_err(|error| InterfaceError::Resources(name.to_owned(), error))
     }
 
@@ -135,12 +147,12 @@ impl TunnelInterface {
         let offloads = Arc::new(Offloads::default());
         switch_off(&offloads, &options.without)?;
         let device = TunDevice::null(name).map_err(|error| resources(error.into()))?;
-        Self::new(device, offloads, 1).map_err(resources)
+        Self::new(device, offloads, Counts { receivers: 1, senders: 1 }).map_err(resources)
     }
 
-    fn new(device: TunDevice, offloads: Arc<Offloads>, receive_threads: usize) -> io::Result<Self> {
+    fn new(device: TunDevice, offloads: Arc<Offloads>, counts: Counts) -> io::Result<Self> {
         let wakes =
-            || (0..receive_threads).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
+            |count| (0..count).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
         Ok(Self {
             device: Arc::new(device),
             offloads,
@@ -149,12 +161,12 @@ impl TunnelInterface {
             tcp: None,
             shaper: None,
             drops: Drops::default(),
-            tallies: Tallies::of_threads(receive_threads),
+            tallies: Tallies::of_threads(counts),
             stages: Stages::default(),
             stop: Arc::default(),
-            outbound_wakes: wakes()?,
-            inbound_wakes: wakes()?,
-            raw_wake: Arc::new(Wake::new()?),
+            outbound_wakes: wakes(counts.senders)?,
+            inbound_wakes: wakes(counts.receivers)?,
+            raw_wakes: Vec::new(),
             tcp_wake: Arc::new(Wake::new()?),
             link_wake: Arc::new(Wake::new()?),
             threads: Vec::new(),
@@ -164,9 +176,11 @@ impl TunnelInterface {
         })
     }
 
-    /// Also carries ESP without UDP, in packets with this mark.
-    pub fn open_raw(&mut self, mark: u32) -> Result<(), Errno> {
-        self.raw = Some(Arc::new(ArcSwapOption::from_pointee(raw::open(mark)?)));
+    /// Also carries ESP without UDP, in packets with this mark, and spreads it like that in UDP.
+    pub fn open_raw(&mut self, mark: u32, steering: Steering) -> Result<(), Errno> {
+        let wakes = self.inbound_wakes.iter().map(|_| Wake::new().map(Arc::new)).collect::<io::Result<_>>();
+        self.raw_wakes = wakes.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        self.raw = Some(Arc::new(ArcSwapOption::from_pointee(raw::open(mark, Some(steering))?)));
         Ok(())
     }
 
@@ -205,13 +219,6 @@ impl TunnelInterface {
             wake: Arc::clone(&self.link_wake),
             stop: Arc::clone(&self.stop),
         };
-        if let Some(raw) = &self.raw {
-            let outside = Box::new(RawReceive::new(Arc::clone(raw)));
-            let (bytes, inside) = (udp::BATCH_BYTES, self.inside());
-            let inbound =
-                self.inbound(shared, (outside, inside), bytes, &self.raw_wake, &options, punt.clone());
-            self.spawn("raw", Rights::Packets, inbound)?;
-        }
         if let Some(connections) = &self.tcp {
             let outside = Box::new(TcpReceive::new(Arc::clone(connections)));
             let (bytes, inside) = (tcp::BATCH_BYTES, self.inside());
@@ -238,15 +245,24 @@ impl TunnelInterface {
         punt: Punt,
         events: mpsc::UnboundedSender<Removed>,
     ) -> io::Result<()> {
-        let outbound = self.outbound(number, shared, options, events);
+        if number < self.outbound_wakes.len() {
+            let outbound = self.outbound(number, shared, options, events);
+            self.spawn(&worker_name("out", number), Rights::Packets, outbound)?;
+        }
         let tally = &self.tallies.inbound[number];
         let outside = UdpReceive::new(Arc::clone(&self.slot), Arc::clone(&self.offloads)).of_thread(number);
         let outside = Box::new(outside.counted(Arc::clone(tally)));
         let inside = self.inside().of_queue(number).counted(Arc::clone(tally));
         let (bytes, wake) = (udp::BATCH_BYTES, &self.inbound_wakes[number]);
-        let inbound = self.inbound(shared, (outside, inside), bytes, wake, options, punt);
-        self.spawn(&worker_name("out", number), Rights::Packets, outbound)?;
-        self.spawn(&worker_name("in", number), Rights::Packets, inbound)
+        let inbound = self.inbound(shared, (outside, inside), bytes, wake, options, punt.clone());
+        self.spawn(&worker_name("in", number), Rights::Packets, inbound)?;
+        if let Some(raw) = &self.raw {
+            let outside = Box::new(RawReceive::new(Arc::clone(raw)).of_thread(number));
+            let (inside, wake) = (self.inside().of_queue(number), &self.raw_wakes[number]);
+            let inbound = self.inbound(shared, (outside, inside), bytes, wake, options, punt);
+            self.spawn(&worker_name("raw", number), Rights::Packets, inbound)?;
+        }
+        Ok(())
     }
 
     /// The number of its receiving threads.
@@ -329,9 +345,9 @@ impl TunnelInterface {
         TunTransmit::new(Arc::clone(&self.device), Arc::clone(&self.offloads))
     }
 
-    /// What wakes the worker that receives from outside, the first of several.
-    pub fn inbound_wake(&self) -> Arc<Wake> {
-        Arc::clone(&self.inbound_wakes[0])
+    /// What wakes each worker that receives from outside.
+    pub fn inbound_wakes(&self) -> Vec<Arc<Wake>> {
+        self.inbound_wakes.clone()
     }
 
     /// What wakes the worker that sends outside, the first of several.
@@ -387,8 +403,8 @@ impl TunnelInterface {
     }
 
     fn wake_workers(&self) {
-        let others = [&self.raw_wake, &self.tcp_wake];
-        self.outbound_wakes.iter().chain(&self.inbound_wakes).chain(others).for_each(|wake| wake.notify());
+        let workers = self.outbound_wakes.iter().chain(&self.inbound_wakes).chain(&self.raw_wakes);
+        workers.chain([&self.tcp_wake]).for_each(|wake| wake.notify());
     }
 
     /// Its crypto threads, if it has any.

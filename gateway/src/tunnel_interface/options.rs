@@ -27,12 +27,30 @@ pub struct Options {
     pub threads: Threads,
     /// How many threads receive, each way; 0 is one.
     pub receive_threads: usize,
+    /// Whether one thread alone sends outside, however many receive from there.
+    pub has_one_sender: bool,
     /// For tests: packets are handed off also when no processor is idle.
     pub hands_off_always: bool,
     /// Where to write down what passes inside and outside.
     pub capture_inside: Option<Capture>,
     /// See above.
     pub capture_outside: Option<Capture>,
+}
+
+/// The numbers of workers.
+#[derive(Clone, Copy)]
+pub(super) struct Counts {
+    /// On the UDP sockets.
+    pub(super) receivers: usize,
+    /// On the queues of TUN.
+    pub(super) senders: usize,
+}
+
+impl Counts {
+    pub(super) fn of(options: &Options) -> Self {
+        let receivers = options.receive_threads.clamp(1, MOST_RECEIVING);
+        Self { receivers, senders: if options.has_one_sender { 1 } else { receivers } }
+    }
 }
 
 /// How many threads receive, each way, that were configured so.
@@ -63,11 +81,20 @@ pub enum InterfaceError {
     /// No such offload.
     #[error("there is no offload {0:?}: choose from {known}", known = Offloads::NAMES.join(", "))]
     Offload(String),
-    /// The number of its queues stays.
+    /// The number of its receiving threads stays.
     #[error(
-        "interface {0} has {1} receiving threads, and {2} are wanted: its queues are made with it\n  fix: delete interfaces wireguard {0}, commit, and set it again; or start the daemon again"
+        "interface {name} has {has} receiving threads, and {wants} are wanted: they are made with it\n  fix: delete {path}, commit, and set it again; or start the daemon again"
     )]
-    ReceiveThreads(String, usize, usize),
+    ReceiveThreads {
+        /// The interface.
+        name: String,
+        /// The threads that it has.
+        has: usize,
+        /// Those that are configured.
+        wants: usize,
+        /// What is deleted, so that it ends.
+        path: String,
+    },
     /// The kernel gave no descriptor or thread.
     #[error("interface {0} cannot be served: {1}")]
     Resources(String, io::Error),

@@ -18,7 +18,7 @@ use crossbeam_channel::{Sender, unbounded};
 use crypto::{Engine, random};
 use packet::header::wireguard::{DATA, DATA_OVERHEAD, STEERING_BYTE};
 use port::Offloads;
-use port::udp::{SocketSlot, Steering};
+use port::udp::{SocketSlot, Spread, Steering};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -72,7 +72,8 @@ impl Interface {
         let name = tunnel.name().to_owned();
         let receivers = tunnel.receive_threads() as u8;
         // Handshake messages come to the first thread.
-        let steering = Steering { sockets: receivers, begin: DATA.to_le_bytes(), byte: STEERING_BYTE as u8 };
+        let spread = Spread::Beginning(DATA.to_le_bytes());
+        let steering = Steering { sockets: receivers, spread, byte: STEERING_BYTE as u8 };
         let binding = binding.steered(steering);
         let parts =
             Parts { name, engine, random, shared, outside, outbound_wake, drops, binding, inbox, receivers };

@@ -168,7 +168,8 @@ impl Served {
         let (has, wants) = (self.interface.receive_threads(), receive_threads(wanted.receive_threads));
         // What `auto` stands for changes with the processors that the daemon may use; the interface stays as it is.
         if wanted.receive_threads != self.settings.receive_threads && has != wants {
-            return Err(InterfaceError::ReceiveThreads(name.to_owned(), has, wants).into());
+            let (name, path) = (name.to_owned(), format!("interfaces wireguard {name}"));
+            return Err(InterfaceError::ReceiveThreads { name, has, wants, path }.into());
         }
         if wanted.port != self.settings.port || self.settings.disable {
             check_port(name, wanted).await?;

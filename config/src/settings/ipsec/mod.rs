@@ -48,6 +48,8 @@ pub struct IpSec {
     pub retransmission: Patience,
     /// Threads that encrypt and decrypt.
     pub threads: Threads,
+    /// Threads that receive from outside.
+    pub receive_threads: Threads,
     /// Peers that are not disabled, by name.
     pub peers: BTreeMap<String, Arc<Peer>>,
 }
@@ -346,6 +348,7 @@ impl Reader {
             disable_route_autoinstall: tree.at(&["options", "disable-route-autoinstall"]).is_some(),
             retransmission: retransmission(tree),
             threads: set_or_default(tree, "vpn ipsec", "threads"),
+            receive_threads: set_or_default(tree, "vpn ipsec", "receive-threads"),
             peers,
         }
     }
