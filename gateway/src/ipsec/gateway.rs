@@ -18,7 +18,7 @@ use crate::tunnel_interface::{
     Counters, Drops, InterfaceError, Options, Removed, SocketKind, Stages, Tallies, TunnelInterface,
 };
 use crate::wireguard::update::UpdateError;
-use config::settings::Threads;
+use config::settings::{Processors, Threads};
 use crossbeam_channel::unbounded;
 use crypto::{Engine, random};
 use packet::header::esp::NON_ESP_MARKER;
@@ -146,10 +146,10 @@ impl Gateway {
         self.tunnel.receive_threads()
     }
 
-    /// Has packets sealed and opened by at most so many threads at once.
-    pub fn set_threads(&self, threads: Threads) -> Result<(), InterfaceError> {
+    /// Has packets sealed and opened by at most so many threads at once, on these processors if there are any.
+    pub fn set_threads(&self, threads: Threads, processors: &Processors) -> Result<(), InterfaceError> {
         let resources = |error| InterfaceError::Resources(NAME.to_owned(), error);
-        self.tunnel.set_threads(threads).map_err(resources)
+        self.tunnel.set_threads(threads, processors).map_err(resources)
     }
 
     /// Serves these peers; others of the same names are ended first.

@@ -14,12 +14,15 @@ use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::networks::Networks;
 use crate::host::wants::Wants;
 use crate::service::{Context, Refusal};
-use crate::tunnel_interface::{InterfaceError, Options, receive_threads};
+use crate::tunnel_interface::{InterfaceError, Options, check_processors, receive_threads};
 use config::settings::IpSec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+
+/// Where it is configured.
+const PATH: &str = "vpn ipsec";
 
 /// Why a configuration of IPsec could not be applied.
 #[derive(Debug, thiserror::Error)]
@@ -103,7 +106,9 @@ impl Served {
     /// A gateway without peers, as these settings say.
     pub(super) fn create(settings: &IpSec, context: &Context) -> Result<Self, ServiceError> {
         let receive_threads = receive_threads(settings.receive_threads);
-        let options = Options { threads: settings.threads, receive_threads, ..Options::default() };
+        let (threads, processors) = (settings.threads, settings.processors.clone());
+        check_processors(&processors, PATH).map_err(GatewayError::from)?;
+        let options = Options { threads, processors, receive_threads, ..Options::default() };
         let gateway = Gateway::create(context.engines.clone(), options, context.events.clone())?;
         Ok(Self {
             gateway: Arc::new(gateway),
@@ -117,6 +122,7 @@ impl Served {
     pub(super) fn prepare(&self, change: &Change, context: &Context) -> Result<(), ServiceError> {
         if !change.is_new {
             self.check_receive_threads(&change.settings)?;
+            check_processors(&change.settings.processors, PATH).map_err(GatewayError::from)?;
         }
         set_mtu(&change.settings)?;
         self.set_threads(&change.settings)?;
@@ -150,7 +156,8 @@ impl Served {
     }
 
     fn set_threads(&self, settings: &IpSec) -> Result<(), ServiceError> {
-        self.gateway.set_threads(settings.threads).map_err(|error| GatewayError::from(error).into())
+        let set = self.gateway.set_threads(settings.threads, &settings.processors);
+        set.map_err(|error| GatewayError::from(error).into())
     }
 
     /// Serves the peers.

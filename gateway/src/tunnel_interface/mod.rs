@@ -23,16 +23,17 @@
 
 pub mod binding;
 mod counters;
+mod crypto_threads;
 pub mod link;
 mod options;
+mod pinning;
 pub mod sender;
 mod workers;
 
 pub use counters::{Counters, Drops, Stages, Tallies};
-pub use options::{InterfaceError, MOST_RECEIVING, Options, receive_threads};
+pub use options::{InterfaceError, MOST_RECEIVING, Options, check_processors, receive_threads};
 
-use crate::datapath::handoff::{CryptoThreads, CryptoThreadsSlot};
-use crate::datapath::idle_cores::IdleCores;
+use crate::datapath::handoff::CryptoThreadsSlot;
 use crate::datapath::punt::Punt;
 use crate::datapath::worker::Shared;
 use crate::host;
@@ -41,9 +42,9 @@ use crate::host::occupied;
 use crate::rights::Rights;
 use arc_swap::ArcSwapOption;
 use binding::Binding;
-use config::settings::Threads;
 use link::Follower;
-use options::{Counts, processors};
+use options::Counts;
+use pinning::Pinning;
 use port::offload::State;
 use port::raw::{self, EspTransmit, RawReceive};
 use port::schedule::yield_to_packets;
@@ -67,10 +68,6 @@ pub const DEFAULT_MTU: u32 = 1420;
 pub const QUEUE_LENGTH: u32 = 1000;
 /// Messages of a slow path that may wait on a TCP connection, beyond the limit of data: OpenVPN sends six at once.
 const SPARE: usize = 16;
-/// The workers of an interface that most packets have: one a direction.
-const WORKERS: usize = 2;
-/// The threads of `auto`, at most.
-const MOST_THREADS: usize = 64;
 /// How long a query of an interface that is to end may wait for its answer.
 const ANSWER: Duration = Duration::from_secs(10);
 
@@ -111,6 +108,9 @@ pub struct TunnelInterface {
     tcp_wake: Arc<Wake>,
     link_wake: Arc<Wake>,
     threads: Vec<JoinHandle<()>>,
+    pinning: Arc<Pinning>,
+    /// Workers that were started.
+    workers: usize,
     crypto_threads: CryptoThreadsSlot,
     hands_off_always: bool,
     /// Those that run, and those before them that end.
@@ -137,8 +137,7 @@ impl TunnelInterface {
         let device =
             TunDevice::create(name, counts.senders, &offloads).map_err(|error| refused(name, error))?;
         set_defaults(name).map_err(|error| InterfaceError::Link(name.to_owned(), error))?;
-        Self::new(device, offloads, counts)
-            .map_err(|error| InterfaceError::Resources(name.to_owned(), error))
+        Self::new(device, offloads, counts).map_err(|error| InterfaceError::Resources(name.to_owned(), error))
     }
 
     /// Stands for an interface that is not there: packets from outside vanish, and none come from inside.
@@ -151,8 +150,7 @@ impl TunnelInterface {
     }
 
     fn new(device: TunDevice, offloads: Arc<Offloads>, counts: Counts) -> io::Result<Self> {
-        let wakes =
-            |count| (0..count).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
+        let wakes = |count| (0..count).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
         Ok(Self {
             device: Arc::new(device),
             offloads,
@@ -170,6 +168,8 @@ impl TunnelInterface {
             tcp_wake: Arc::new(Wake::new()?),
             link_wake: Arc::new(Wake::new()?),
             threads: Vec::new(),
+            pinning: Arc::default(),
+            workers: 0,
             crypto_threads: CryptoThreadsSlot::default(),
             hands_off_always: false,
             crypto_handles: Mutex::default(),
@@ -178,9 +178,10 @@ impl TunnelInterface {
 
     /// Also carries ESP without UDP, in packets with this mark, and spreads it like that in UDP.
     pub fn open_raw(&mut self, mark: u32, steering: Steering) -> Result<(), Errno> {
+        let sockets = raw::open(mark, Some(steering))?;
         let wakes = self.inbound_wakes.iter().map(|_| Wake::new().map(Arc::new)).collect::<io::Result<_>>();
         self.raw_wakes = wakes.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        self.raw = Some(Arc::new(ArcSwapOption::from_pointee(raw::open(mark, Some(steering))?)));
+        self.raw = Some(Arc::new(ArcSwapOption::from_pointee(sockets)));
         Ok(())
     }
 
@@ -211,7 +212,7 @@ impl TunnelInterface {
             tell(true, shared.tables.mtu.load(Ordering::Relaxed));
         }
         self.hands_off_always = options.hands_off_always;
-        self.set_threads(options.threads)?;
+        self.set_threads(options.threads, &options.processors)?;
         let follower = Follower {
             device: Arc::clone(&self.device),
             overhead,
@@ -219,15 +220,14 @@ impl TunnelInterface {
             wake: Arc::clone(&self.link_wake),
             stop: Arc::clone(&self.stop),
         };
+        for number in 0..self.receive_threads() {
+            self.start_receiving(number, shared, &options, punt.clone(), events.clone())?;
+        }
         if let Some(connections) = &self.tcp {
             let outside = Box::new(TcpReceive::new(Arc::clone(connections)));
             let (bytes, inside) = (tcp::BATCH_BYTES, self.inside());
-            let inbound =
-                self.inbound(shared, (outside, inside), bytes, &self.tcp_wake, &options, punt.clone());
-            self.spawn("tcp", Rights::Packets, inbound)?;
-        }
-        for number in 0..self.receive_threads() {
-            self.start_receiving(number, shared, &options, punt.clone(), events.clone())?;
+            let inbound = self.inbound(shared, (outside, inside), bytes, &self.tcp_wake, &options, punt);
+            self.spawn_worker("tcp", inbound)?;
         }
         if self.device.is_null() {
             Ok(())
@@ -247,7 +247,7 @@ impl TunnelInterface {
     ) -> io::Result<()> {
         if number < self.outbound_wakes.len() {
             let outbound = self.outbound(number, shared, options, events);
-            self.spawn(&worker_name("out", number), Rights::Packets, outbound)?;
+            self.spawn_worker(&worker_name("out", number), outbound)?;
         }
         let tally = &self.tallies.inbound[number];
         let outside = UdpReceive::new(Arc::clone(&self.slot), Arc::clone(&self.offloads)).of_thread(number);
@@ -255,12 +255,12 @@ impl TunnelInterface {
         let inside = self.inside().of_queue(number).counted(Arc::clone(tally));
         let (bytes, wake) = (udp::BATCH_BYTES, &self.inbound_wakes[number]);
         let inbound = self.inbound(shared, (outside, inside), bytes, wake, options, punt.clone());
-        self.spawn(&worker_name("in", number), Rights::Packets, inbound)?;
+        self.spawn_worker(&worker_name("in", number), inbound)?;
         if let Some(raw) = &self.raw {
             let outside = Box::new(RawReceive::new(Arc::clone(raw)).of_thread(number));
             let (inside, wake) = (self.inside().of_queue(number), &self.raw_wakes[number]);
             let inbound = self.inbound(shared, (outside, inside), bytes, wake, options, punt);
-            self.spawn(&worker_name("raw", number), Rights::Packets, inbound)?;
+            self.spawn_worker(&worker_name("raw", number), inbound)?;
         }
         Ok(())
     }
@@ -375,41 +375,22 @@ impl TunnelInterface {
         Ok(())
     }
 
-    /// Has packets sealed and opened by at most so many threads at once: the two workers, and crypto threads beside them.
-    pub fn set_threads(&self, threads: Threads) -> io::Result<()> {
-        let wanted = match threads {
-            Threads::Auto => processors().min(MOST_THREADS),
-            Threads::Count(count) => count.into(),
-        };
-        let wanted = wanted.saturating_sub(WORKERS);
-        if self.crypto_threads.load().as_ref().map_or(0, |threads| threads.count()) == wanted {
-            return Ok(());
-        }
-        let idle_cores = if self.hands_off_always || wanted == 0 { None } else { Some(IdleCores::open()?) };
-        let (crypto_threads, bodies) = CryptoThreads::new(wanted, idle_cores);
-        let mut handles = self.crypto_handles.lock().unwrap_or_else(PoisonError::into_inner);
-        handles.retain(|handle| !handle.is_finished());
-        for body in bodies {
-            let name = format!("{} crypto", self.device.name());
-            handles.push(thread::Builder::new().name(name).spawn(move || {
-                Rights::Packets.keep();
-                body.serve();
-            })?);
-        }
-        self.crypto_threads.store(Some(crypto_threads).filter(|threads| threads.count() > 0));
-        // They let go of the threads that they had.
-        self.wake_workers();
-        Ok(())
-    }
-
     fn wake_workers(&self) {
         let workers = self.outbound_wakes.iter().chain(&self.inbound_wakes).chain(&self.raw_wakes);
         workers.chain([&self.tcp_wake]).for_each(|wake| wake.notify());
     }
 
-    /// Its crypto threads, if it has any.
-    pub fn crypto_threads(&self) -> Option<Arc<CryptoThreads>> {
-        self.crypto_threads.load_full()
+    /// Starts a thread that carries packets, at the next place of those that are pinned.
+    fn spawn_worker(&mut self, role: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let (pinning, place) = (Arc::clone(&self.pinning), self.workers);
+        self.workers += 1;
+        let name = format!("{} {role}", self.device.name());
+        self.threads.push(thread::Builder::new().name(name).spawn(move || {
+            let _pinned = pinning.enter(place);
+            Rights::Packets.keep();
+            body();
+        })?);
+        Ok(())
     }
 
     fn spawn(&mut self, role: &str, rights: Rights, body: impl FnOnce() + Send + 'static) -> io::Result<()> {

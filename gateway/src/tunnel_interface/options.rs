@@ -1,7 +1,8 @@
 //! How an interface is made, and why it could not be.
 
+use super::pinning;
 use crate::host::netlink::NetlinkError;
-use config::settings::Threads;
+use config::settings::{Processors, Threads};
 use port::Offloads;
 use port::fault::Faults;
 use port::pcap::Capture;
@@ -25,6 +26,8 @@ pub struct Options {
     pub faults: Option<Faults>,
     /// How many threads seal and open packets at once.
     pub threads: Threads,
+    /// The processors that the threads stay on, if there are any.
+    pub processors: Processors,
     /// How many threads receive, each way; 0 is one.
     pub receive_threads: usize,
     /// Whether one thread alone sends outside, however many receive from there.
@@ -61,7 +64,17 @@ pub fn receive_threads(configured: Threads) -> usize {
     }
 }
 
-/// The processors that this process may use.
+/// Refuses processors that the calling thread may not use.
+pub fn check_processors(wanted: &Processors, path: &str) -> Result<(), InterfaceError> {
+    let usable = pinning::usable();
+    let missing = wanted.without(&usable);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(InterfaceError::Processors { path: path.to_owned(), wanted: wanted.clone(), missing, usable })
+}
+
+/// How many processors this process may use.
 pub(super) fn processors() -> usize {
     thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
@@ -94,6 +107,20 @@ pub enum InterfaceError {
         wants: usize,
         /// What is deleted, so that it ends.
         path: String,
+    },
+    /// Processors that are not there.
+    #[error(
+        "{path} processors {wanted}: there is no processor {missing} that the daemon may use\n  fix: set {path} processors LIST with some of {usable}, or delete {path} processors"
+    )]
+    Processors {
+        /// Where they are configured.
+        path: String,
+        /// What is configured.
+        wanted: Processors,
+        /// Those of it that are missing.
+        missing: Processors,
+        /// Those that there are.
+        usable: Processors,
     },
     /// The kernel gave no descriptor or thread.
     #[error("interface {0} cannot be served: {1}")]

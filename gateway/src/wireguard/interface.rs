@@ -13,7 +13,7 @@ use crate::tunnel_interface::{
     Counters, DEFAULT_MTU, Drops, InterfaceError, Options, Removed, SocketKind, Stages, Tallies,
     TunnelInterface,
 };
-use config::settings::{Mss, Threads};
+use config::settings::{Mss, Processors, Threads};
 use crossbeam_channel::{Sender, unbounded};
 use crypto::{Engine, random};
 use packet::header::wireguard::{DATA, DATA_OVERHEAD, STEERING_BYTE};
@@ -96,10 +96,10 @@ impl Interface {
         self.tunnel.set_offloads(without)
     }
 
-    /// Has packets sealed and opened by at most so many threads at once.
-    pub fn set_threads(&self, threads: Threads) -> Result<(), InterfaceError> {
+    /// Has packets sealed and opened by at most so many threads at once, on these processors if there are any.
+    pub fn set_threads(&self, threads: Threads, processors: &Processors) -> Result<(), InterfaceError> {
         let resources = |error| InterfaceError::Resources(self.name().to_owned(), error);
-        self.tunnel.set_threads(threads).map_err(resources)
+        self.tunnel.set_threads(threads, processors).map_err(resources)
     }
 
     /// The number of its receiving threads.
