@@ -111,7 +111,9 @@ fn all_spis_of_a_peer_lead_to_one_receiving_thread_whatever_replaces_its_sas() {
             }
         }
         for (before, mut seen) in before.into_iter().zip(seen) {
-            before.iter().for_each(|spi| assert!(seen.remove(spi)));
+            for spi in &before {
+                assert!(seen.remove(spi));
+            }
             assert!(seen.len() >= 10, "{seen:?}");
             // The first peer has the first thread.
             assert!(seen.iter().all(|spi| spi.to_be_bytes()[0] % THREADS == 0), "{seen:x?}");
