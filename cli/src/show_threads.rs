@@ -28,6 +28,8 @@ struct Thread {
     load: f64,
     /// Of what all of them worked.
     share: f64,
+    /// Where it may run.
+    processors: String,
 }
 
 /// What the workers of an interface handed off.
@@ -69,6 +71,7 @@ impl Busy {
             id: thread.id,
             load: ran(thread) / seconds,
             share: if all > 0.0 { ran(thread) / all } else { 0.0 },
+            processors: thread.processors.clone(),
         };
         let handoff = |now: &gateway::api::model::Handoff| {
             let earlier = before.handoffs.iter().find(|it| it.interface == now.interface);
@@ -93,10 +96,12 @@ impl Busy {
 fn tables(busy: &Busy) -> String {
     let percent = |part: f64| format!("{:.0}%", 100.0 * part);
     let row = |thread: &Thread| {
-        vec![thread.name.clone(), thread.id.to_string(), percent(thread.load), percent(thread.share)]
+        let parts = [thread.load, thread.share].map(percent);
+        let id = vec![thread.name.clone(), thread.id.to_string()];
+        [id, parts.to_vec(), vec![thread.processors.clone()]].concat()
     };
     let rows: Vec<_> = busy.threads.iter().map(row).collect();
-    let mut text = table(&["Thread", "ID", "Load", "Share"], &rows);
+    let mut text = table(&["Thread", "ID", "Load", "Share", "Processors"], &rows);
     if busy.handoffs.is_empty() {
         let _ = write!(text, "\nnothing is handed off: no interface has crypto threads\n");
         return text;
@@ -117,8 +122,13 @@ mod tests {
     use gateway::api::model::{Handoff, Thread};
 
     fn at(out: u64, crypto: u64, handed_off: u64) -> Threads {
-        let thread =
-            |id, name: &str, nanoseconds| Thread { id, name: name.to_owned(), nanoseconds, waited: 0 };
+        let thread = |id, name: &str, nanoseconds| Thread {
+            id,
+            name: name.to_owned(),
+            nanoseconds,
+            waited: 0,
+            processors: "0-3".to_owned(),
+        };
         let handoff = Handoff {
             interface: "wg0".to_owned(),
             crypto_threads: 2,
@@ -137,8 +147,8 @@ mod tests {
         let busy = Busy::between(&at(1_000_000_000, 0, 1000), &at(2_500_000_000, 500_000_000, 5000), 2.0);
         let text = tables(&busy);
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[2], ["wg0", "out", "4", "75%", "75%"], "{text}");
-        assert_eq!(lines[3], ["wg0", "crypto", "6", "25%", "25%"], "{text}");
+        assert_eq!(lines[2], ["wg0", "out", "4", "75%", "75%", "0-3"], "{text}");
+        assert_eq!(lines[3], ["wg0", "crypto", "6", "25%", "25%", "0-3"], "{text}");
         assert_eq!(lines[7], ["wg0", "2", "2000", "200", "3"], "{text}");
     }
 

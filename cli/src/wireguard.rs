@@ -159,6 +159,7 @@ async fn serve(arguments: Arguments, captures: [Option<Capture>; 2], engines: Ar
         hands_off_always: arguments.hand_off_always,
         capture_inside,
         capture_outside,
+        ..Options::default()
     };
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

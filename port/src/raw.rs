@@ -2,9 +2,11 @@
 //! and GSO for such packets.
 //!
 //! Port 0 in an endpoint means ESP over IP.
+//!
+//! With several receiving threads, each has sockets of its own, and takes the SPIs whose first byte leads to it.
 
 use crate::offload::State;
-use crate::udp::{SocketSlot, UdpReceive, UdpSockets, UdpTransmit};
+use crate::udp::{SocketSlot, Steering, UdpReceive, UdpSockets, UdpTransmit};
 use crate::{Offloads, Receive, Transmit, Wake};
 use packet::header::esp::{ESP, NON_ESP_MARKER};
 use packet::header::ip::Ipv4Header;
@@ -13,9 +15,9 @@ use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
 
-/// Opens the sockets; needs CAP_NET_RAW.
-pub fn open(fwmark: u32) -> Result<UdpSockets, Errno> {
-    UdpSockets::raw(ESP, fwmark)
+/// Opens the sockets, of several receiving threads with `steering`; needs CAP_NET_RAW.
+pub fn open(fwmark: u32, steering: Option<Steering>) -> Result<UdpSockets, Errno> {
+    UdpSockets::raw(ESP, fwmark, steering)
 }
 
 /// The offloads of these sockets: none.
@@ -33,6 +35,12 @@ impl RawReceive {
     /// Receives on the sockets in `slot`.
     pub fn new(slot: SocketSlot) -> Self {
         Self(UdpReceive::new(slot, without_offloads()))
+    }
+
+    /// Receives on the sockets of this thread: 0 is the first.
+    #[must_use]
+    pub fn of_thread(self, thread: usize) -> Self {
+        Self(self.0.of_thread(thread))
     }
 }
 
@@ -132,6 +140,7 @@ impl Transmit for EspTransmit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::udp::Spread;
     use arc_swap::ArcSwapOption;
     use packet::Endpoint;
     use std::io::Write;
@@ -141,19 +150,67 @@ mod tests {
         [&spi.to_be_bytes()[..], &vec![7; length]].concat()
     }
 
-    #[test]
-    fn esp_is_sent_in_udp_and_over_ip_with_both_ip_versions() {
-        let sockets = match open(0) {
-            Ok(sockets) => Arc::new(sockets),
+    /// Raw sockets; none without root.
+    fn opened(steering: Option<Steering>) -> Option<SocketSlot> {
+        match open(0, steering) {
+            Ok(sockets) => Some(Arc::new(ArcSwapOption::from_pointee(sockets))),
             Err(error) if error == Errno::PERM => {
                 assert!(std::env::var_os("NO_SKIP").is_none(), "NO_SKIP is set, and raw sockets need root");
                 // Written directly, as the test harness would capture it.
                 let _ = io::stderr().write_all(b"SKIPPED: raw sockets need root\n");
-                return;
+                None
             }
             Err(error) => panic!("{error}"),
-        };
-        let raw: SocketSlot = Arc::new(ArcSwapOption::from(Some(sockets)));
+        }
+    }
+
+    #[test]
+    fn each_thread_receives_the_packets_whose_spi_leads_to_it_once() {
+        const THREADS: u8 = 3;
+        let steering = Steering { sockets: THREADS, spread: Spread::NotBeginning(NON_ESP_MARKER), byte: 0 };
+        let Some(raw) = opened(Some(steering)) else { return };
+        let udp: SocketSlot = Arc::default();
+        let mut sender = EspTransmit::new(UdpTransmit::new(udp, Arc::default()), Arc::clone(&raw));
+        let (mut batch, drops) = (Batch::new(1 << 20), DropCounters::default());
+        let ours = std::process::id() & 0xff_ffff;
+        let loopbacks = ["127.0.0.1", "::1"];
+        for (to, length) in loopbacks.iter().zip([100, 101]) {
+            let first = batch.len();
+            for steers in 1..=90 {
+                let packet = esp(steers << 24 | ours, length);
+                batch.append(packet.len()).expect("it fits").copy_from_slice(&packet);
+            }
+            let remote = SocketAddr::new(to.parse().expect("literal"), 0);
+            batch.close_train(first, Some(Endpoint::new(remote)), 0);
+        }
+        sender.transmit(&mut batch, &drops);
+        let mut threads: Vec<RawReceive> = (0..usize::from(THREADS))
+            .map(|thread| RawReceive::new(Arc::clone(&raw)).of_thread(thread))
+            .collect();
+        let mut received = vec![Vec::new(); threads.len()];
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        while received.iter().map(Vec::len).sum::<usize>() < 2 * 90 && std::time::Instant::now() < end {
+            for (thread, received) in threads.iter_mut().zip(&mut received) {
+                batch.clear();
+                thread.receive(&mut batch, &drops).expect("sockets work");
+                let packets = batch.live(0..batch.len()).map(|index| batch.packet(index));
+                let ours = packets.filter(|it| it[0] <= 90 && it[1..4] == ours.to_be_bytes()[1..]);
+                received.extend(ours.map(|packet| (packet.len(), packet[0])));
+            }
+        }
+        for (thread, mut received) in (0..).zip(received) {
+            received.sort_unstable();
+            let steers = (1..=90).filter(|steers| steers % THREADS == thread);
+            let expected = [104, 105].map(|length| steers.clone().map(move |steers| (length, steers)));
+            assert_eq!(received, expected.into_iter().flatten().collect::<Vec<_>>(), "{thread}");
+        }
+        let sockets = raw.load_full().expect("they are open");
+        assert_eq!(sockets.receive_drops(), [Some(0); 2], "what another thread takes is no loss");
+    }
+
+    #[test]
+    fn esp_is_sent_in_udp_and_over_ip_with_both_ip_versions() {
+        let Some(raw) = opened(None) else { return };
         let offloads = Arc::new(Offloads::default());
         let udp = UdpSockets::bind(0, 0, &offloads).expect("a free port");
         let port = udp.port();

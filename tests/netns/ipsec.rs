@@ -2,6 +2,7 @@
 
 mod explanations;
 mod packets;
+mod receive_threads;
 
 use crate::daemon::Site;
 use crate::support::{PATIENCE, answers, ask, postern, sites, sites_and, tcp_arrives_whole};

@@ -41,6 +41,7 @@ mod openvpn_tree_client;
 mod operational;
 mod operator;
 mod page;
+mod pinning;
 mod receive_threads;
 mod reload;
 mod remote;

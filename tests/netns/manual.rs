@@ -8,6 +8,7 @@ use gateway::datapath::punt::Punt;
 use gateway::datapath::tables::{Order, Peer, Tables};
 use gateway::datapath::worker::Shared;
 use gateway::tunnel_interface::{Drops, Options, TunnelInterface};
+use port::udp::{Spread, Steering};
 use std::sync::Arc;
 use tunnel::esp::{Policies, Policy};
 
@@ -26,7 +27,8 @@ impl Ipsec {
     pub fn create(name: &str, raw: bool, mark: u32) -> (Self, Receiver<DataPathEvent>) {
         let mut tunnel = TunnelInterface::create(name, &Options::default()).expect("TUN is there");
         if raw {
-            tunnel.open_raw(mark).expect("root has raw sockets");
+            let steering = Steering { sockets: 1, spread: Spread::NotBeginning([0; 4]), byte: 0 };
+            tunnel.open_raw(mark, steering).expect("root has raw sockets");
         }
         let mut binding = tunnel.binding();
         binding.set_port(PORT).and_then(|()| binding.set_fwmark(mark)).expect("nothing is bound yet");

@@ -4,8 +4,8 @@ use super::algorithm::{DH_GROUPS, ENCRYPTIONS, ESP_PRESETS, HASHES, IKE_PRESETS,
 use super::pki::{self, CA, CERTIFICATE};
 use super::value::Type;
 use super::{
-    Inner, Node, PORT, THREADS, Tag, Unsupported, branch, flag, flag_or, inner, tag, unsupported, value,
-    values,
+    Inner, Node, PORT, PROCESSORS, RECEIVE_THREADS, THREADS, Tag, Unsupported, branch, flag, flag_or, inner,
+    tag, unsupported, value, values,
 };
 
 const ENABLE: Type = Type::Word(&["enable", "disable"]);
@@ -485,6 +485,13 @@ pub(super) static TUNNELS: &[Node] = &[
         .note(IGNORED),
     value("vpn ipsec site-to-site peer <peer> tunnel <tunnel> allow-public-networks", ENABLE, "Ignored")
         .note(IGNORED),
+    value("vpn ipsec processors", Type::Processors, PROCESSORS),
+    value(
+        "vpn ipsec receive-threads",
+        RECEIVE_THREADS,
+        "Threads that receive from outside; auto: one for four processors",
+    )
+    .or("auto"),
     value("vpn ipsec threads", THREADS, "Threads that encrypt and decrypt; auto: one a processor").or("auto"),
 ];
 

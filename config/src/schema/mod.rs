@@ -90,6 +90,8 @@ pub const THREADS: Type = Type::NumberOrAuto(1, 64);
 /// Threads that receive packets of an interface, each way.
 pub const RECEIVE_THREADS: Type = Type::NumberOrAuto(1, 16);
 const PORT: Type = Type::Number(1, 65_535);
+/// The help of `processors`.
+const PROCESSORS: &str = "Processors that the threads stay on, one each (default: any)";
 
 impl Node {
     /// Whether its value is shown in the configuration, and hidden in logs.

@@ -2,6 +2,7 @@
 
 use super::form::{Form, is_domain};
 use super::location::Location;
+use crate::settings::Processors;
 use ipnet::IpNet;
 use std::fmt;
 use std::net::IpAddr;
@@ -47,6 +48,8 @@ pub enum Type {
     SegmentSize,
     /// A number, both ends included, or `auto`.
     NumberOrAuto(u64, u64),
+    /// Processors of this machine, by numbers and ranges.
+    Processors,
     /// 32 bytes in base64.
     Key,
     /// Bytes in base64: the text between the lines `-----BEGIN` and `-----END` of a PEM file.
@@ -116,6 +119,7 @@ impl Type {
                 text == FITTING || whole(text).is_some_and(|number| (536..=65_535).contains(&number))
             }
             Self::NumberOrAuto(low, high) => text == AUTO || Self::Number(low, high).check(text).is_ok(),
+            Self::Processors => text.parse::<Processors>().is_ok(),
             Self::Key => key_of(text).is_some(),
             Self::Base64 => bytes_of(text).is_some_and(|bytes| !bytes.is_empty()),
             Self::StaticKey => text.len() == 512 && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
@@ -158,6 +162,7 @@ impl Type {
             Self::Protocol => "an IP protocol: a number from 0 to 255 or a name such as tcp".to_owned(),
             Self::SegmentSize => format!("a number from 536 to 65535, or {FITTING}"),
             Self::NumberOrAuto(low, high) => format!("a number from {low} to {high}, or {AUTO}"),
+            Self::Processors => "a list of processors, such as 2-5,8".to_owned(),
             Self::Key => "32 bytes in base64, 44 characters ending in =".to_owned(),
             Self::Base64 => "base64, in one line".to_owned(),
             Self::StaticKey => "512 hexadecimal digits, in one line".to_owned(),
@@ -251,6 +256,7 @@ impl fmt::Display for Type {
             Self::Protocol => write!(f, "<0-255>|<name>|{ALL_PROTOCOLS}"),
             Self::SegmentSize => write!(f, "<536-65535>|{FITTING}"),
             Self::NumberOrAuto(low, high) => write!(f, "<{low}-{high}>|{AUTO}"),
+            Self::Processors => f.write_str("<list>"),
             Self::Key => f.write_str("<key>"),
             Self::Base64 => f.write_str("<base64>"),
             Self::StaticKey => f.write_str("<hex>"),
@@ -374,6 +380,7 @@ mod tests {
             (Type::Protocol, "255", "256", "from 0 to 255"),
             (Type::NumberOrAuto(1, 64), "auto", "65", "from 1 to 64, or auto"),
             (Type::NumberOrAuto(1, 64), "64", "Auto", "from 1 to 64, or auto"),
+            (Type::Processors, "2-5,8", "5-2", "such as 2-5,8"),
             (Type::SegmentSize, "clamp-mss-to-pmtu", "535", "from 536 to 65535, or clamp-mss-to-pmtu"),
             (Type::Key, key, "YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWl==", "base64"),
             (Type::Base64, "AAECAw==", "-----BEGIN", "between BEGIN and END"),

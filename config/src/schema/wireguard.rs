@@ -2,8 +2,8 @@
 
 use super::value::Type;
 use super::{
-    Inner, Node, PORT, RECEIVE_THREADS, THREADS, Tag, Unsupported, flag, inner, tag, unsupported, value,
-    values,
+    Inner, Node, PORT, PROCESSORS, RECEIVE_THREADS, THREADS, Tag, Unsupported, flag, inner, tag, unsupported,
+    value, values,
 };
 
 /// Offloads that can be switched off, by their names in the ports.
@@ -78,6 +78,7 @@ pub(super) static NODES: &[Node] = &[
     value("interfaces wireguard <interface> peer <peer> pubkey", Type::Key, "VyOS 1.3 name of public-key")
         .note("was renamed in VyOS 1.4: use public-key"),
     value("interfaces wireguard <interface> peer <peer> public-key", Type::Key, "Public key of the peer"),
+    value("interfaces wireguard <interface> processors", Type::Processors, PROCESSORS),
     value(
         "interfaces wireguard <interface> receive-threads",
         RECEIVE_THREADS,

@@ -1,6 +1,6 @@
 //! `interfaces wireguard`, typed and checked.
 
-use super::{Reader, Settings, Threads, parsed, set_or_default};
+use super::{Processors, Reader, Settings, Threads, parsed, set, set_or_default};
 use crate::schema::{FITTING, key_of};
 use crate::tree::Tree;
 use crypto::{PrivateKey, PublicKey, Secret};
@@ -36,6 +36,8 @@ pub struct WireGuard {
     pub threads: Threads,
     /// Threads that receive, each way.
     pub receive_threads: Threads,
+    /// Processors that the threads stay on, if there are any.
+    pub processors: Processors,
     /// Our private key.
     pub private_key: Secret,
     /// Peers that are not disabled, by name.
@@ -108,6 +110,7 @@ impl Reader {
             fwmark,
             threads: set_or_default(tree, "interfaces wireguard <interface>", "threads"),
             receive_threads: set_or_default(tree, "interfaces wireguard <interface>", "receive-threads"),
+            processors: set(tree, "processors").unwrap_or_default(),
             private_key,
             peers,
         })

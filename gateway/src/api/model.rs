@@ -201,6 +201,9 @@ pub struct Thread {
     /// Nanoseconds that it waited for a processor.
     #[serde(default)]
     pub waited: u64,
+    /// The processors that it may run on, such as `0-3`.
+    #[serde(default)]
+    pub processors: String,
 }
 
 /// What the workers of an interface have handed off.

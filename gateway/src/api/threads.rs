@@ -54,7 +54,11 @@ fn of_process(tasks: &Path, interfaces: &[&str]) -> Vec<Thread> {
         let schedstat = read("schedstat")?;
         let mut times = schedstat.split_whitespace().map_while(|word| word.parse().ok());
         let (nanoseconds, waited) = (times.next()?, times.next().unwrap_or_default());
-        Some(Thread { id: entry.file_name().to_string_lossy().parse().ok()?, name, nanoseconds, waited })
+        let status = read("status").unwrap_or_default();
+        let processors = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        let processors = processors.unwrap_or_default().trim().to_owned();
+        let id = entry.file_name().to_string_lossy().parse().ok()?;
+        Some(Thread { id, name, nanoseconds, waited, processors })
     };
     entries.filter_map(thread).collect()
 }
@@ -78,6 +82,8 @@ mod tests {
             fs::create_dir(&folder).expect("a new name");
             fs::write(folder.join("comm"), format!("{name}\n")).expect("it can be written");
             fs::write(folder.join("schedstat"), ran).expect("it can be written");
+            let status = format!("Name:\t{name}\nCpus_allowed:\tf\nCpus_allowed_list:\t0-{id}\n");
+            fs::write(folder.join("status"), status).expect("it can be written");
         }
         let mut found = of_process(tasks.path(), &["wg0", "averylonginterface"]);
         found.sort_by_key(|thread| thread.id);
@@ -87,6 +93,7 @@ mod tests {
             name: name.to_owned(),
             nanoseconds,
             waited,
+            processors: format!("0-{id}"),
         });
         assert_eq!(found, expected);
     }

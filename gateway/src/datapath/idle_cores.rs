@@ -1,5 +1,6 @@
 //! Whether processors of this machine are idle, as the kernel counts: a hand-off to a thread that must wait for a processor only costs.
 
+use config::settings::Processors;
 use rustix::thread::{CpuSet, sched_getaffinity};
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -50,6 +51,15 @@ impl IdleCores {
         let reading = Reading { stat: File::open("/proc/stat")?, text: String::new(), last: None };
         let (due, has_idle) = (AtomicTime::default(), AtomicBool::new(false));
         Ok(Self { usable, reading: Mutex::new(reading), due, has_idle })
+    }
+
+    /// The same, of these processors only, if there are any.
+    #[must_use]
+    pub fn among(mut self, processors: &Processors) -> Self {
+        if !processors.is_empty() {
+            self.usable = processors.numbers().iter().map(|&number| number.into()).collect();
+        }
+        self
     }
 
     /// Whether the caller is to have them read: told to one caller in each interval.

@@ -18,12 +18,13 @@ use crate::tunnel_interface::{
     Counters, Drops, InterfaceError, Options, Removed, SocketKind, Stages, Tallies, TunnelInterface,
 };
 use crate::wireguard::update::UpdateError;
-use config::settings::Threads;
+use config::settings::{Processors, Threads};
 use crossbeam_channel::unbounded;
 use crypto::{Engine, random};
+use packet::header::esp::NON_ESP_MARKER;
 use port::Offloads;
 use port::schedule::yield_to_packets;
-use port::udp::SocketSlot;
+use port::udp::{SocketSlot, Spread, Steering};
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -33,6 +34,8 @@ use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 
 /// What ESP in UDP adds to a packet, at most.
 const OVERHEAD: usize = 8 + 16 + 16 + 32;
+/// The byte of an SPI that leads to a receiving thread: the first one, as tables hash by the last.
+const SPI_BYTE: u8 = 0;
 
 /// Why the gateway could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -67,14 +70,18 @@ impl Gateway {
                 error => UpdateError::Socket { port: IKE_PORT, error },
             })
         })?;
+        // See the module documentation of `tunnel_interface`.
+        let options = Options { has_one_sender: true, ..options };
         let mut tunnel = TunnelInterface::create(NAME, &options)?;
         // Containers are often denied it, and most peers take ESP in UDP.
-        if let Err(error) = tunnel.open_raw(MARK) {
+        let sockets = tunnel.receive_threads() as u8;
+        let steering = Steering { sockets, spread: Spread::NotBeginning(NON_ESP_MARKER), byte: SPI_BYTE };
+        if let Err(error) = tunnel.open_raw(MARK, steering) {
             tracing::warn!(
                 "vpn ipsec: peers are served that take ESP in UDP, and no others: a raw socket: {error}"
             );
         }
-        let mut binding = tunnel.binding();
+        let mut binding = tunnel.binding().steered(steering);
         binding
             .set_port(NAT_PORT)
             .and_then(|()| binding.set_fwmark(MARK))
@@ -107,7 +114,7 @@ impl Gateway {
             random: [Box::new(random::System::default()), Box::new(random::System::default())],
             shared,
             outside: tunnel.outside(),
-            inbound_wake: tunnel.inbound_wake(),
+            inbound_wakes: tunnel.inbound_wakes(),
             outbound_wake: tunnel.outbound_wake(),
             has_raw: tunnel.has_raw(),
             initial: initial.transmit(),
@@ -134,10 +141,15 @@ impl Gateway {
         Ok(Self { tunnel, commands, initial: sockets, stop_port, port: Some(port) })
     }
 
-    /// Has packets sealed and opened by at most so many threads at once.
-    pub fn set_threads(&self, threads: Threads) -> Result<(), InterfaceError> {
+    /// The number of its receiving threads.
+    pub fn receive_threads(&self) -> usize {
+        self.tunnel.receive_threads()
+    }
+
+    /// Has packets sealed and opened by at most so many threads at once, on these processors if there are any.
+    pub fn set_threads(&self, threads: Threads, processors: &Processors) -> Result<(), InterfaceError> {
         let resources = |error| InterfaceError::Resources(NAME.to_owned(), error);
-        self.tunnel.set_threads(threads).map_err(resources)
+        self.tunnel.set_threads(threads, processors).map_err(resources)
     }
 
     /// Serves these peers; others of the same names are ended first.

@@ -123,8 +123,8 @@ pub struct Parts {
     pub outside: Box<dyn Transmit>,
     /// Sends on port 500.
     pub initial: UdpTransmit,
-    /// Wakes the worker that receives from outside.
-    pub inbound_wake: Arc<Wake>,
+    /// Wakes each worker that receives from outside: as many as SPIs are spread over.
+    pub inbound_wakes: Vec<Arc<Wake>>,
     /// Wakes the worker that sends outside.
     pub outbound_wake: Arc<Wake>,
     /// Whether ESP may go without UDP.
@@ -144,13 +144,14 @@ impl IkeThread {
             shared,
             outside,
             initial,
-            inbound_wake,
+            inbound_wakes,
             outbound_wake,
             has_raw,
             drops,
             inbox,
         } = parts;
         let mut ike = Ike::new(ike);
+        ike.set_receivers(inbound_wakes.len() as u8);
         ike.set_source(Box::new(address_towards));
         let tables = Arc::clone(&shared.tables);
         ike.set_worn(Box::new(move |[inbound, outbound]| {
@@ -163,7 +164,7 @@ impl IkeThread {
         }));
         Self {
             ike,
-            children: Children::new(engine, random, shared.clone(), inbound_wake, outbound_wake),
+            children: Children::new(engine, random, shared.clone(), inbound_wakes, outbound_wake),
             sender: Sender::new(shared.clone(), outside, Arc::clone(&drops)),
             initial: Sender::new(shared.clone(), initial, Arc::clone(&drops)),
             has_raw,

@@ -14,12 +14,15 @@ use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::networks::Networks;
 use crate::host::wants::Wants;
 use crate::service::{Context, Refusal};
-use crate::tunnel_interface::Options;
+use crate::tunnel_interface::{InterfaceError, Options, check_processors, receive_threads};
 use config::settings::IpSec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+
+/// Where it is configured.
+const PATH: &str = "vpn ipsec";
 
 /// Why a configuration of IPsec could not be applied.
 #[derive(Debug, thiserror::Error)]
@@ -100,9 +103,13 @@ impl Change {
 }
 
 impl Served {
-    /// A gateway without peers.
-    pub(super) fn create(context: &Context) -> Result<Self, ServiceError> {
-        let gateway = Gateway::create(context.engines.clone(), Options::default(), context.events.clone())?;
+    /// A gateway without peers, as these settings say.
+    pub(super) fn create(settings: &IpSec, context: &Context) -> Result<Self, ServiceError> {
+        let receive_threads = receive_threads(settings.receive_threads);
+        let (threads, processors) = (settings.threads, settings.processors.clone());
+        check_processors(&processors, PATH).map_err(GatewayError::from)?;
+        let options = Options { threads, processors, receive_threads, ..Options::default() };
+        let gateway = Gateway::create(context.engines.clone(), options, context.events.clone())?;
         Ok(Self {
             gateway: Arc::new(gateway),
             settings: IpSec::default(),
@@ -113,6 +120,10 @@ impl Served {
 
     /// Does all that may be refused, without removing anything.
     pub(super) fn prepare(&self, change: &Change, context: &Context) -> Result<(), ServiceError> {
+        if !change.is_new {
+            self.check_receive_threads(&change.settings)?;
+            check_processors(&change.settings.processors, PATH).map_err(GatewayError::from)?;
+        }
         set_mtu(&change.settings)?;
         self.set_threads(&change.settings)?;
         let prepared = change.prepared();
@@ -133,8 +144,20 @@ impl Served {
         Ok(context.host.set(NAME, change.before.take())?)
     }
 
+    /// What `auto` stands for changes with the processors that the daemon may use; the gateway stays as it is.
+    fn check_receive_threads(&self, settings: &IpSec) -> Result<(), ServiceError> {
+        let (has, wants) = (self.gateway.receive_threads(), receive_threads(settings.receive_threads));
+        if settings.receive_threads == self.settings.receive_threads || has == wants {
+            return Ok(());
+        }
+        let (name, path) = (NAME.to_owned(), "vpn ipsec site-to-site".to_owned());
+        let error = InterfaceError::ReceiveThreads { name, has, wants, path };
+        Err(GatewayError::from(error).into())
+    }
+
     fn set_threads(&self, settings: &IpSec) -> Result<(), ServiceError> {
-        self.gateway.set_threads(settings.threads).map_err(|error| GatewayError::from(error).into())
+        let set = self.gateway.set_threads(settings.threads, &settings.processors);
+        set.map_err(|error| GatewayError::from(error).into())
     }
 
     /// Serves the peers.

@@ -257,7 +257,7 @@ impl IpsecService {
             Intent::Change(change) if phase == Phase::Prepare => {
                 let served = match &mut self.served {
                     Some(served) => served,
-                    none => none.insert(Served::create(context)?),
+                    none => none.insert(Served::create(&change.settings, context)?),
                 };
                 served.prepare(change, context)
             }
@@ -360,7 +360,7 @@ impl IpsecService {
         let remotes = BTreeMap::new();
         let mut change =
             Change { settings, pending, remotes, plans, networks, before, is_new: true, is_switched: false };
-        let mut served = Served::create(context)?;
+        let mut served = Served::create(&change.settings, context)?;
         let begun = served.prepare(&change, context).and_then(|()| served.switch(&mut change, context));
         if begun.is_ok() {
             self.served = Some(served);

@@ -238,7 +238,7 @@ impl Ike {
             shared,
             outside: Box::new(sockets.floated.transmit()),
             initial: sockets.initial.transmit(),
-            inbound_wake: stopper.waker(0),
+            inbound_wakes: vec![stopper.waker(0)],
             outbound_wake: stopper.waker(0),
             has_raw: true,
             drops: first.drops(),

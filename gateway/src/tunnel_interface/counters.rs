@@ -1,6 +1,7 @@
 //! What the workers of an interface count.
 
 use super::SocketKind;
+use super::options::Counts;
 use crate::datapath::handoff::CryptoThreads;
 use crate::datapath::stage_times::StageTimes;
 use crate::datapath::{INBOUND, OUTBOUND};
@@ -35,10 +36,10 @@ pub struct Tallies {
 }
 
 impl Tallies {
-    /// Nothing so far, of so many receiving threads.
-    pub(super) fn of_threads(threads: usize) -> Self {
-        let tallies = || std::iter::repeat_with(Arc::default).take(threads).collect();
-        Self { outbound: tallies(), inbound: tallies() }
+    /// Nothing so far, of so many threads.
+    pub(super) fn of_threads(counts: Counts) -> Self {
+        let tallies = |threads| std::iter::repeat_with(Arc::default).take(threads).collect();
+        Self { outbound: tallies(counts.senders), inbound: tallies(counts.receivers) }
     }
 }
 

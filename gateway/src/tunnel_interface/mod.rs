@@ -9,19 +9,31 @@
 //! ```
 //! A peer's packets from outside stay with one thread, as its receiver indices lead there, and so do the packets of a flow from inside.
 //! Two flows to one peer may be sent by two threads, which share the counter of the key.
+//!
+//! An interface with one sender, of IPsec, has one queue of TUN and one worker from inside. Only what comes from outside is spread:
+//!
+//! ```text
+//! TUN ── out ──> socket 0
+//! UDP ── first byte of the SPI ──> socket n ──────── in n ──> TUN
+//! raw sockets ── the same byte ──> raw socket n ── raw n ──> TUN
+//! ```
+//! A peer of IPsec takes packets that are late by 32 numbers of its SA, if it has the default of strongSwan or Linux. Two threads that send
+//! on one SA would exceed that: even if they sent in the order of the numbers, each sends from a processor of its own, and the queues of
+//! the network card, or of the kernel for a virtual link, are one a processor. One burst has up to 64 numbers.
 
 pub mod binding;
 mod counters;
+mod crypto_threads;
 pub mod link;
 mod options;
+mod pinning;
 pub mod sender;
 mod workers;
 
 pub use counters::{Counters, Drops, Stages, Tallies};
-pub use options::{InterfaceError, MOST_RECEIVING, Options, receive_threads};
+pub use options::{InterfaceError, MOST_RECEIVING, Options, check_processors, receive_threads};
 
-use crate::datapath::handoff::{CryptoThreads, CryptoThreadsSlot};
-use crate::datapath::idle_cores::IdleCores;
+use crate::datapath::handoff::CryptoThreadsSlot;
 use crate::datapath::punt::Punt;
 use crate::datapath::worker::Shared;
 use crate::host;
@@ -30,16 +42,16 @@ use crate::host::occupied;
 use crate::rights::Rights;
 use arc_swap::ArcSwapOption;
 use binding::Binding;
-use config::settings::Threads;
 use link::Follower;
-use options::processors;
+use options::Counts;
+use pinning::Pinning;
 use port::offload::State;
 use port::raw::{self, EspTransmit, RawReceive};
 use port::schedule::yield_to_packets;
 use port::shaper::Shaper;
 use port::tcp::{self, TcpConnections, TcpReceive, TcpTransmit};
 use port::tun::{TunDevice, TunError, TunTransmit};
-use port::udp::{self, SocketSlot, UdpReceive, UdpTransmit};
+use port::udp::{self, SocketSlot, Steering, UdpReceive, UdpTransmit};
 use port::{Offloads, Tally, Transmit, Wake};
 use rustix::io::Errno;
 use std::io;
@@ -56,10 +68,6 @@ pub const DEFAULT_MTU: u32 = 1420;
 pub const QUEUE_LENGTH: u32 = 1000;
 /// Messages of a slow path that may wait on a TCP connection, beyond the limit of data: OpenVPN sends six at once.
 const SPARE: usize = 16;
-/// The workers of an interface that most packets have: one a direction.
-const WORKERS: usize = 2;
-/// The threads of `auto`, at most.
-const MOST_THREADS: usize = 64;
 /// How long a query of an interface that is to end may wait for its answer.
 const ANSWER: Duration = Duration::from_secs(10);
 
@@ -96,10 +104,13 @@ pub struct TunnelInterface {
     /// Of each receiving thread.
     outbound_wakes: Vec<Arc<Wake>>,
     inbound_wakes: Vec<Arc<Wake>>,
-    raw_wake: Arc<Wake>,
+    raw_wakes: Vec<Arc<Wake>>,
     tcp_wake: Arc<Wake>,
     link_wake: Arc<Wake>,
     threads: Vec<JoinHandle<()>>,
+    pinning: Arc<Pinning>,
+    /// Workers that were started.
+    workers: usize,
     crypto_threads: CryptoThreadsSlot,
     hands_off_always: bool,
     /// Those that run, and those before them that end.
@@ -122,11 +133,11 @@ impl TunnelInterface {
     pub fn create(name: &str, options: &Options) -> Result<Self, InterfaceError> {
         let offloads = Arc::new(Offloads::default());
         switch_off(&offloads, &options.without)?;
-        let threads = options.receive_threads.clamp(1, MOST_RECEIVING);
-        let device = TunDevice::create(name, threads, &offloads).map_err(|error| refused(name, error))?;
+        let counts = Counts::of(options);
+        let device =
+            TunDevice::create(name, counts.senders, &offloads).map_err(|error| refused(name, error))?;
         set_defaults(name).map_err(|error| InterfaceError::Link(name.to_owned(), error))?;
-        Self::new(device, offloads, threads)
-            .map_err(|error| InterfaceError::Resources(name.to_owned(), error))
+        Self::new(device, offloads, counts).map_err(|error| InterfaceError::Resources(name.to_owned(), error))
     }
 
     /// Stands for an interface that is not there: packets from outside vanish, and none come from inside.
@@ -135,12 +146,11 @@ impl TunnelInterface {
         let offloads = Arc::new(Offloads::default());
         switch_off(&offloads, &options.without)?;
         let device = TunDevice::null(name).map_err(|error| resources(error.into()))?;
-        Self::new(device, offloads, 1).map_err(resources)
+        Self::new(device, offloads, Counts { receivers: 1, senders: 1 }).map_err(resources)
     }
 
-    fn new(device: TunDevice, offloads: Arc<Offloads>, receive_threads: usize) -> io::Result<Self> {
-        let wakes =
-            || (0..receive_threads).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
+    fn new(device: TunDevice, offloads: Arc<Offloads>, counts: Counts) -> io::Result<Self> {
+        let wakes = |count| (0..count).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
         Ok(Self {
             device: Arc::new(device),
             offloads,
@@ -149,24 +159,29 @@ impl TunnelInterface {
             tcp: None,
             shaper: None,
             drops: Drops::default(),
-            tallies: Tallies::of_threads(receive_threads),
+            tallies: Tallies::of_threads(counts),
             stages: Stages::default(),
             stop: Arc::default(),
-            outbound_wakes: wakes()?,
-            inbound_wakes: wakes()?,
-            raw_wake: Arc::new(Wake::new()?),
+            outbound_wakes: wakes(counts.senders)?,
+            inbound_wakes: wakes(counts.receivers)?,
+            raw_wakes: Vec::new(),
             tcp_wake: Arc::new(Wake::new()?),
             link_wake: Arc::new(Wake::new()?),
             threads: Vec::new(),
+            pinning: Arc::default(),
+            workers: 0,
             crypto_threads: CryptoThreadsSlot::default(),
             hands_off_always: false,
             crypto_handles: Mutex::default(),
         })
     }
 
-    /// Also carries ESP without UDP, in packets with this mark.
-    pub fn open_raw(&mut self, mark: u32) -> Result<(), Errno> {
-        self.raw = Some(Arc::new(ArcSwapOption::from_pointee(raw::open(mark)?)));
+    /// Also carries ESP without UDP, in packets with this mark, and spreads it like that in UDP.
+    pub fn open_raw(&mut self, mark: u32, steering: Steering) -> Result<(), Errno> {
+        let sockets = raw::open(mark, Some(steering))?;
+        let wakes = self.inbound_wakes.iter().map(|_| Wake::new().map(Arc::new)).collect::<io::Result<_>>();
+        self.raw_wakes = wakes.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        self.raw = Some(Arc::new(ArcSwapOption::from_pointee(sockets)));
         Ok(())
     }
 
@@ -197,7 +212,7 @@ impl TunnelInterface {
             tell(true, shared.tables.mtu.load(Ordering::Relaxed));
         }
         self.hands_off_always = options.hands_off_always;
-        self.set_threads(options.threads)?;
+        self.set_threads(options.threads, &options.processors)?;
         let follower = Follower {
             device: Arc::clone(&self.device),
             overhead,
@@ -205,22 +220,14 @@ impl TunnelInterface {
             wake: Arc::clone(&self.link_wake),
             stop: Arc::clone(&self.stop),
         };
-        if let Some(raw) = &self.raw {
-            let outside = Box::new(RawReceive::new(Arc::clone(raw)));
-            let (bytes, inside) = (udp::BATCH_BYTES, self.inside());
-            let inbound =
-                self.inbound(shared, (outside, inside), bytes, &self.raw_wake, &options, punt.clone());
-            self.spawn("raw", Rights::Packets, inbound)?;
+        for number in 0..self.receive_threads() {
+            self.start_receiving(number, shared, &options, punt.clone(), events.clone())?;
         }
         if let Some(connections) = &self.tcp {
             let outside = Box::new(TcpReceive::new(Arc::clone(connections)));
             let (bytes, inside) = (tcp::BATCH_BYTES, self.inside());
-            let inbound =
-                self.inbound(shared, (outside, inside), bytes, &self.tcp_wake, &options, punt.clone());
-            self.spawn("tcp", Rights::Packets, inbound)?;
-        }
-        for number in 0..self.receive_threads() {
-            self.start_receiving(number, shared, &options, punt.clone(), events.clone())?;
+            let inbound = self.inbound(shared, (outside, inside), bytes, &self.tcp_wake, &options, punt);
+            self.spawn_worker("tcp", inbound)?;
         }
         if self.device.is_null() {
             Ok(())
@@ -238,15 +245,24 @@ impl TunnelInterface {
         punt: Punt,
         events: mpsc::UnboundedSender<Removed>,
     ) -> io::Result<()> {
-        let outbound = self.outbound(number, shared, options, events);
+        if number < self.outbound_wakes.len() {
+            let outbound = self.outbound(number, shared, options, events);
+            self.spawn_worker(&worker_name("out", number), outbound)?;
+        }
         let tally = &self.tallies.inbound[number];
         let outside = UdpReceive::new(Arc::clone(&self.slot), Arc::clone(&self.offloads)).of_thread(number);
         let outside = Box::new(outside.counted(Arc::clone(tally)));
         let inside = self.inside().of_queue(number).counted(Arc::clone(tally));
         let (bytes, wake) = (udp::BATCH_BYTES, &self.inbound_wakes[number]);
-        let inbound = self.inbound(shared, (outside, inside), bytes, wake, options, punt);
-        self.spawn(&worker_name("out", number), Rights::Packets, outbound)?;
-        self.spawn(&worker_name("in", number), Rights::Packets, inbound)
+        let inbound = self.inbound(shared, (outside, inside), bytes, wake, options, punt.clone());
+        self.spawn_worker(&worker_name("in", number), inbound)?;
+        if let Some(raw) = &self.raw {
+            let outside = Box::new(RawReceive::new(Arc::clone(raw)).of_thread(number));
+            let (inside, wake) = (self.inside().of_queue(number), &self.raw_wakes[number]);
+            let inbound = self.inbound(shared, (outside, inside), bytes, wake, options, punt);
+            self.spawn_worker(&worker_name("raw", number), inbound)?;
+        }
+        Ok(())
     }
 
     /// The number of its receiving threads.
@@ -329,9 +345,9 @@ impl TunnelInterface {
         TunTransmit::new(Arc::clone(&self.device), Arc::clone(&self.offloads))
     }
 
-    /// What wakes the worker that receives from outside, the first of several.
-    pub fn inbound_wake(&self) -> Arc<Wake> {
-        Arc::clone(&self.inbound_wakes[0])
+    /// What wakes each worker that receives from outside.
+    pub fn inbound_wakes(&self) -> Vec<Arc<Wake>> {
+        self.inbound_wakes.clone()
     }
 
     /// What wakes the worker that sends outside, the first of several.
@@ -359,41 +375,22 @@ impl TunnelInterface {
         Ok(())
     }
 
-    /// Has packets sealed and opened by at most so many threads at once: the two workers, and crypto threads beside them.
-    pub fn set_threads(&self, threads: Threads) -> io::Result<()> {
-        let wanted = match threads {
-            Threads::Auto => processors().min(MOST_THREADS),
-            Threads::Count(count) => count.into(),
-        };
-        let wanted = wanted.saturating_sub(WORKERS);
-        if self.crypto_threads.load().as_ref().map_or(0, |threads| threads.count()) == wanted {
-            return Ok(());
-        }
-        let idle_cores = if self.hands_off_always || wanted == 0 { None } else { Some(IdleCores::open()?) };
-        let (crypto_threads, bodies) = CryptoThreads::new(wanted, idle_cores);
-        let mut handles = self.crypto_handles.lock().unwrap_or_else(PoisonError::into_inner);
-        handles.retain(|handle| !handle.is_finished());
-        for body in bodies {
-            let name = format!("{} crypto", self.device.name());
-            handles.push(thread::Builder::new().name(name).spawn(move || {
-                Rights::Packets.keep();
-                body.serve();
-            })?);
-        }
-        self.crypto_threads.store(Some(crypto_threads).filter(|threads| threads.count() > 0));
-        // They let go of the threads that they had.
-        self.wake_workers();
-        Ok(())
-    }
-
     fn wake_workers(&self) {
-        let others = [&self.raw_wake, &self.tcp_wake];
-        self.outbound_wakes.iter().chain(&self.inbound_wakes).chain(others).for_each(|wake| wake.notify());
+        let workers = self.outbound_wakes.iter().chain(&self.inbound_wakes).chain(&self.raw_wakes);
+        workers.chain([&self.tcp_wake]).for_each(|wake| wake.notify());
     }
 
-    /// Its crypto threads, if it has any.
-    pub fn crypto_threads(&self) -> Option<Arc<CryptoThreads>> {
-        self.crypto_threads.load_full()
+    /// Starts a thread that carries packets, at the next place of those that are pinned.
+    fn spawn_worker(&mut self, role: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let (pinning, place) = (Arc::clone(&self.pinning), self.workers);
+        self.workers += 1;
+        let name = format!("{} {role}", self.device.name());
+        self.threads.push(thread::Builder::new().name(name).spawn(move || {
+            let _pinned = pinning.enter(place);
+            Rights::Packets.keep();
+            body();
+        })?);
+        Ok(())
     }
 
     fn spawn(&mut self, role: &str, rights: Rights, body: impl FnOnce() + Send + 'static) -> io::Result<()> {

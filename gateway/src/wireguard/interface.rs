@@ -13,12 +13,12 @@ use crate::tunnel_interface::{
     Counters, DEFAULT_MTU, Drops, InterfaceError, Options, Removed, SocketKind, Stages, Tallies,
     TunnelInterface,
 };
-use config::settings::{Mss, Threads};
+use config::settings::{Mss, Processors, Threads};
 use crossbeam_channel::{Sender, unbounded};
 use crypto::{Engine, random};
 use packet::header::wireguard::{DATA, DATA_OVERHEAD, STEERING_BYTE};
 use port::Offloads;
-use port::udp::{SocketSlot, Steering};
+use port::udp::{SocketSlot, Spread, Steering};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -72,7 +72,8 @@ impl Interface {
         let name = tunnel.name().to_owned();
         let receivers = tunnel.receive_threads() as u8;
         // Handshake messages come to the first thread.
-        let steering = Steering { sockets: receivers, begin: DATA.to_le_bytes(), byte: STEERING_BYTE as u8 };
+        let spread = Spread::Beginning(DATA.to_le_bytes());
+        let steering = Steering { sockets: receivers, spread, byte: STEERING_BYTE as u8 };
         let binding = binding.steered(steering);
         let parts =
             Parts { name, engine, random, shared, outside, outbound_wake, drops, binding, inbox, receivers };
@@ -95,10 +96,10 @@ impl Interface {
         self.tunnel.set_offloads(without)
     }
 
-    /// Has packets sealed and opened by at most so many threads at once.
-    pub fn set_threads(&self, threads: Threads) -> Result<(), InterfaceError> {
+    /// Has packets sealed and opened by at most so many threads at once, on these processors if there are any.
+    pub fn set_threads(&self, threads: Threads, processors: &Processors) -> Result<(), InterfaceError> {
         let resources = |error| InterfaceError::Resources(self.name().to_owned(), error);
-        self.tunnel.set_threads(threads).map_err(resources)
+        self.tunnel.set_threads(threads, processors).map_err(resources)
     }
 
     /// The number of its receiving threads.

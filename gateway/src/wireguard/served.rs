@@ -16,7 +16,7 @@ use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::wants::Wants;
 use crate::host::{self, Host};
 use crate::service::Context;
-use crate::tunnel_interface::{InterfaceError, Options, end, receive_threads};
+use crate::tunnel_interface::{InterfaceError, Options, check_processors, end, receive_threads};
 use config::settings::WireGuard;
 use std::io;
 use std::mem::swap;
@@ -96,7 +96,9 @@ impl Served {
         let wants = plan::wants(&wanted);
         let (without, threads) = (wanted.disabled_offloads.clone(), wanted.threads);
         let receive_threads = receive_threads(wanted.receive_threads);
-        let options = Options { without, threads, receive_threads, ..Options::default() };
+        let processors = wanted.processors.clone();
+        check_processors(&processors, &format!("interfaces wireguard {name}"))?;
+        let options = Options { without, threads, processors, receive_threads, ..Options::default() };
         check_port(name, &wanted).await?;
         let interface =
             Arc::new(Interface::create(name, context.engines.clone(), options, context.events.clone())?);
@@ -168,8 +170,10 @@ impl Served {
         let (has, wants) = (self.interface.receive_threads(), receive_threads(wanted.receive_threads));
         // What `auto` stands for changes with the processors that the daemon may use; the interface stays as it is.
         if wanted.receive_threads != self.settings.receive_threads && has != wants {
-            return Err(InterfaceError::ReceiveThreads(name.to_owned(), has, wants).into());
+            let (name, path) = (name.to_owned(), format!("interfaces wireguard {name}"));
+            return Err(InterfaceError::ReceiveThreads { name, has, wants, path }.into());
         }
+        check_processors(&wanted.processors, &format!("interfaces wireguard {name}"))?;
         if wanted.port != self.settings.port || self.settings.disable {
             check_port(name, wanted).await?;
         }
@@ -237,7 +241,7 @@ impl Served {
         self.set_mtu(&self.settings).map_err(refused)?;
         self.set_up(&self.settings).map_err(refused)?;
         self.interface.set_offloads(&self.settings.disabled_offloads)?;
-        self.interface.set_threads(self.settings.threads)?;
+        self.interface.set_threads(self.settings.threads, &self.settings.processors)?;
         self.interface.set_segment_sizes(self.settings.adjust_mss);
         host.set(name, Some(self.wants.clone())).map_err(refused)
     }
@@ -270,7 +274,7 @@ impl Served {
         }
         host.change(name, &self.wants, &change.wants).map_err(refused)?;
         self.interface.set_offloads(&change.settings.disabled_offloads)?;
-        self.interface.set_threads(change.settings.threads)?;
+        self.interface.set_threads(change.settings.threads, &change.settings.processors)?;
         self.interface.set_segment_sizes(change.settings.adjust_mss);
         self.exchange(change);
         self.is_known = true;
@@ -298,7 +302,7 @@ impl Served {
         }
         let up = self.set_up(&self.settings).map_err(refused);
         let offloads = self.interface.set_offloads(&self.settings.disabled_offloads);
-        let threads = self.interface.set_threads(self.settings.threads);
+        let threads = self.interface.set_threads(self.settings.threads, &self.settings.processors);
         self.interface.set_segment_sizes(self.settings.adjust_mss);
         let wants = host.set(name, Some(self.prepared(change))).map_err(refused);
         updated.and(up).and(offloads.and(threads).map_err(ServiceError::from)).and(wants)

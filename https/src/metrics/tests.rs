@@ -98,7 +98,13 @@ fn facts() -> Facts {
             bursts: bursts.map(|(packets, bursts)| Bursts { packets, bursts }).to_vec(),
         }],
         threads: [(1, 1_500_000_000), (2, 500_000_000)]
-            .map(|(id, nanoseconds)| Thread { id, name: "wg0 crypto".to_owned(), nanoseconds, waited: 0 })
+            .map(|(id, nanoseconds)| Thread {
+                id,
+                name: "wg0 crypto".to_owned(),
+                nanoseconds,
+                waited: 0,
+                processors: String::new(),
+            })
             .to_vec(),
         handoffs: vec![Handoff {
             interface: "wg0".to_owned(),

@@ -7,6 +7,7 @@
 
 mod congestion;
 mod control;
+mod raw_sockets;
 mod receive;
 mod socket;
 mod steering;
@@ -17,7 +18,7 @@ mod transmit;
 pub use receive::{BATCH_BYTES, UdpReceive};
 pub use socket::{BindError, MOST_FURTHER, SocketSlot, UdpBinding, UdpSockets};
 pub(crate) use socket::{set_device, set_fwmark};
-pub use steering::Steering;
+pub use steering::{Spread, Steering};
 pub use transmit::UdpTransmit;
 
 use rustix::io::Errno;

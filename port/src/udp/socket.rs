@@ -15,9 +15,8 @@ use arrayvec::ArrayVec;
 use packet::Endpoint;
 use rustix::io::Errno;
 use rustix::net::sockopt;
-use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, bind, getsockname, socket_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -167,23 +166,6 @@ impl UdpSockets {
         Err(Errno::ADDRINUSE)
     }
 
-    /// Raw sockets for an IP protocol, which has no ports: data start after the IP header.
-    ///
-    /// Over IPv4, received data include that header. Needs CAP_NET_RAW.
-    pub(crate) fn raw(protocol: u8, fwmark: u32) -> Result<Self, Errno> {
-        let open = |family, purpose| open_raw(family, protocol, fwmark, purpose);
-        let [v4, v6] =
-            [AddressFamily::INET, AddressFamily::INET6].map(|family| optional(open(family, Use::All)));
-        let (v4, v6) = (v4?, v6?);
-        if v4.is_none() && v6.is_none() {
-            return Err(Errno::AFNOSUPPORT);
-        }
-        let open = |family| open(family, Use::Send);
-        let own = [(&v4, AddressFamily::INET), (&v6, AddressFamily::INET6)];
-        let own = own.map(|(shared, family)| own_sockets(shared.as_ref(), OWN, false, || open(family)));
-        Ok(Self { v4, v6, own, port: 0, of_threads: Vec::new(), further: Vec::new() })
-    }
-
     /// Enables the offloads that `offloads` allows, and disables all others.
     pub fn probe(&self, offloads: &Offloads) {
         let all = |option, value| {
@@ -291,7 +273,7 @@ impl UdpSockets {
 
 /// The use of a socket.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
+pub(super) enum Use {
     /// Receives, and sends to all peers.
     All,
     /// The same on a port that another socket of ours has, too.
@@ -302,7 +284,7 @@ enum Use {
 
 impl Use {
     /// The address to bind to.
-    fn address(self, family: AddressFamily) -> IpAddr {
+    pub(super) fn address(self, family: AddressFamily) -> IpAddr {
         match (self, family == AddressFamily::INET) {
             (Self::All | Self::Shared, true) => Ipv4Addr::UNSPECIFIED.into(),
             (Self::All | Self::Shared, false) => Ipv6Addr::UNSPECIFIED.into(),
@@ -343,7 +325,7 @@ fn spread(
 }
 
 /// The send-only sockets, bound to the same port as `shared`; as many as can be opened, and at most `most`.
-fn own_sockets(
+pub(super) fn own_sockets(
     shared: Option<&OwnedFd>,
     most: usize,
     stays_shared: bool,
@@ -375,7 +357,7 @@ fn open_at(address: Option<IpAddr>, port: u16, options: &SocketOptions) -> Resul
 }
 
 /// A missing IP version of the machine is not an error.
-fn optional(socket: Result<OwnedFd, Errno>) -> Result<Option<OwnedFd>, Errno> {
+pub(super) fn optional(socket: Result<OwnedFd, Errno>) -> Result<Option<OwnedFd>, Errno> {
     match socket {
         Ok(socket) => Ok(Some(socket)),
         Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) => Ok(None),
@@ -398,18 +380,13 @@ fn open(address: IpAddr, port: u16, options: &SocketOptions, purpose: Use) -> Re
     Ok(fd)
 }
 
-fn open_raw(family: AddressFamily, protocol: u8, fwmark: u32, purpose: Use) -> Result<OwnedFd, Errno> {
-    let protocol = NonZeroU32::new(protocol.into()).map(Protocol::from_raw);
-    let fd = socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
-    set_up(&fd, family, &SocketOptions { fwmark, ..SocketOptions::default() }, purpose)?;
-    if purpose == Use::Send {
-        bind(&fd, &SocketAddr::from((purpose.address(family), 0)))?;
-    }
-    Ok(fd)
-}
-
 /// Sets buffer sizes and enables the control data of received datagrams.
-fn set_up(fd: &OwnedFd, family: AddressFamily, options: &SocketOptions, purpose: Use) -> Result<(), Errno> {
+pub(super) fn set_up(
+    fd: &OwnedFd,
+    family: AddressFamily,
+    options: &SocketOptions,
+    purpose: Use,
+) -> Result<(), Errno> {
     let (receive, send) = purpose.buffers();
     set_buffers(fd, Some(send), Some(receive));
     if purpose != Use::Send {

@@ -10,6 +10,7 @@ mod keys;
 mod lives;
 mod nat;
 mod proposals;
+mod receive_threads;
 mod refusals;
 mod rekeys;
 mod revocation;

@@ -13,6 +13,7 @@ use super::instances::Instances;
 use super::job::{Job, Work};
 use super::limits::{UNAUTHENTICATED_REPORT_INTERVAL, UNAUTHENTICATED_REPORTS};
 use super::nat::Path;
+use super::receivers::Receivers;
 use super::retransmission::Datagrams;
 use crate::Time;
 use crate::bucket::Bucket;
@@ -31,6 +32,8 @@ pub(super) struct Registry {
     last_job: u64,
     /// The instances of profiles.
     pub(super) instances: Instances,
+    /// The receiving threads that SPIs of Child SAs lead to.
+    pub(super) receivers: Receivers,
     /// The peers that hold traffic selectors.
     pub(super) conflicts: Conflicts,
     /// Sessions that conflict with others: a liveness check will be sent to their peers.
@@ -64,7 +67,7 @@ impl Registry {
         self.reports.entry(of).or_insert_with(full).take(now)
     }
 
-    /// Drops the state of a removed connection.
+    /// Drops the state of a connection that was removed or replaced, but for the receiving thread that its SPIs lead to.
     pub(super) fn forget(&mut self, connection: ConnectionId) {
         for is_authentic in [true, false] {
             self.reports.remove(&(Some(connection), is_authentic));
@@ -189,10 +192,12 @@ impl Context<'_> {
         self.registry.ike.remove(&spi);
     }
 
-    /// Allocates an SPI for inbound ESP. RFC 4303 section 2.1 reserves values below 256.
-    pub(super) fn new_child_spi(&mut self, owner: SessionId) -> u32 {
+    /// Allocates an SPI for inbound ESP: random, but for what leads to the receiving thread of the peer. RFC 4303 section 2.1 reserves
+    /// values below 256.
+    pub(super) fn new_child_spi(&mut self, owner: SessionId, peer: ConnectionId) -> u32 {
         loop {
             let spi = u32::from_be_bytes(self.bytes());
+            let Some(spi) = self.registry.receivers.steer(spi, peer) else { continue };
             if spi >= 256 && !self.registry.children.contains_key(&spi) {
                 self.registry.children.insert(spi, owner);
                 return spi;
@@ -201,8 +206,8 @@ impl Context<'_> {
     }
 
     /// The same, for an SA that we ask for. The peer may send under it before its answer arrives.
-    pub(super) fn expect_child_spi(&mut self, owner: SessionId) -> u32 {
-        let spi = self.new_child_spi(owner);
+    pub(super) fn expect_child_spi(&mut self, owner: SessionId, peer: ConnectionId) -> u32 {
+        let spi = self.new_child_spi(owner, peer);
         self.registry.expected.insert(spi);
         self.out.push(Action::Expect { spi });
         spi

@@ -5,6 +5,7 @@ use crate::sessions::closed;
 use crate::support::{
     HOUR, assert_agree, assert_nothing_leaks, assert_one_session, child, connected, seconds,
 };
+use std::collections::BTreeSet;
 use tunnel::ikev2::message::Exchange;
 use tunnel::ikev2::{CloseReason, Event};
 
@@ -89,4 +90,35 @@ fn reauthentication_is_tried_again_while_there_is_time() {
     assert_agree(&network, 1);
     network.run(seconds(600));
     assert_one_session(&network);
+}
+
+#[test]
+fn all_spis_of_a_peer_lead_to_one_receiving_thread_whatever_replaces_its_sas() {
+    const THREADS: u8 = 5;
+    for reauthenticate in [false, true] {
+        let (mut network, _) = connected(48, |_, connection| {
+            connection.reauthenticate = reauthenticate;
+            connection.lifetime = HOUR;
+            connection.children[0].lifetime = HOUR / 2;
+        });
+        let before = [A, B].map(|host| network.hosts[host].spis());
+        network.hosts.iter_mut().for_each(|host| host.endpoint.set_receivers(THREADS));
+        let mut seen = [BTreeSet::new(), BTreeSet::new()];
+        for _ in 0..6 * 360 {
+            network.run(seconds(10));
+            for (host, seen) in network.hosts.iter().zip(&mut seen) {
+                seen.extend(host.spis());
+            }
+        }
+        for (before, mut seen) in before.into_iter().zip(seen) {
+            for spi in &before {
+                assert!(seen.remove(spi));
+            }
+            assert!(seen.len() >= 10, "{seen:?}");
+            // The first peer has the first thread.
+            assert!(seen.iter().all(|spi| spi.to_be_bytes()[0] % THREADS == 0), "{seen:x?}");
+            let rest: BTreeSet<u32> = seen.iter().map(|spi| spi & 0x00ff_ffff).collect();
+            assert_eq!(rest.len(), seen.len(), "the rest is random");
+        }
+    }
 }

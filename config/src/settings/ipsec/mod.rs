@@ -26,7 +26,7 @@ pub use tunnel::esp::Mode;
 pub use tunnel::ikev2::proposal::Encryption;
 pub use tunnel::ikev2::{Patience, Start};
 
-use super::{Reader, Threads, parsed, set_or_default};
+use super::{Processors, Reader, Threads, parsed, set, set_or_default};
 use crate::schema::hundredths;
 use crate::tree::Tree;
 use crypto::SecretBytes;
@@ -48,6 +48,10 @@ pub struct IpSec {
     pub retransmission: Patience,
     /// Threads that encrypt and decrypt.
     pub threads: Threads,
+    /// Threads that receive from outside.
+    pub receive_threads: Threads,
+    /// Processors that the threads stay on, if there are any.
+    pub processors: Processors,
     /// Peers that are not disabled, by name.
     pub peers: BTreeMap<String, Arc<Peer>>,
 }
@@ -346,6 +350,8 @@ impl Reader {
             disable_route_autoinstall: tree.at(&["options", "disable-route-autoinstall"]).is_some(),
             retransmission: retransmission(tree),
             threads: set_or_default(tree, "vpn ipsec", "threads"),
+            receive_threads: set_or_default(tree, "vpn ipsec", "receive-threads"),
+            processors: set(tree, "processors").unwrap_or_default(),
             peers,
         }
     }

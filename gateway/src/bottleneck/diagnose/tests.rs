@@ -17,7 +17,13 @@ fn nothing() -> Reading {
         sent_bytes: 0,
         bursts: Vec::new(),
     };
-    let thread = |id, name: &str| Thread { id, name: name.to_owned(), nanoseconds: 0, waited: 0 };
+    let thread = |id, name: &str| Thread {
+        id,
+        name: name.to_owned(),
+        nanoseconds: 0,
+        waited: 0,
+        processors: String::new(),
+    };
     let stage = |(direction, stage): (&str, &str)| StageTime {
         interface: "wg0".to_owned(),
         direction: direction.to_owned(),

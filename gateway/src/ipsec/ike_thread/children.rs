@@ -137,7 +137,7 @@ pub struct Children {
     engine: Arc<dyn Engine>,
     random: Box<dyn Random>,
     shared: Shared,
-    inbound_wake: Arc<Wake>,
+    inbound_wakes: Vec<Arc<Wake>>,
     outbound_wake: Arc<Wake>,
     budget: Budget,
     path_mtus: PathMtuCache,
@@ -167,11 +167,11 @@ impl Children {
         engine: Arc<dyn Engine>,
         random: Box<dyn Random>,
         shared: Shared,
-        inbound_wake: Arc<Wake>,
+        inbound_wakes: Vec<Arc<Wake>>,
         outbound_wake: Arc<Wake>,
     ) -> Self {
         Self {
-            inbound_wake,
+            inbound_wakes,
             outbound_wake,
             engine,
             random,
@@ -341,7 +341,9 @@ impl Children {
         self.lingering.set(spi, None);
         self.shared.tables.install(session_entry);
         if self.shared.tables.pre_sa.release(spi) {
-            self.inbound_wake.notify();
+            // The worker to which its later packets are steered.
+            let [steers, ..] = spi.to_be_bytes();
+            self.inbound_wakes[usize::from(steers) % self.inbound_wakes.len()].notify();
         }
         if peer.sending.load().is_none() {
             peer.endpoint.store(Some(endpoint));

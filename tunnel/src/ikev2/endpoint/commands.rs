@@ -40,6 +40,9 @@ impl Endpoint {
     pub fn add_connection(&mut self, now: Now, config: impl Into<Arc<Connection>>) -> ConnectionId {
         let config = config.into();
         let id = ConnectionId(self.next_id());
+        if !config.is_profile() {
+            self.registry.receivers.enter(id);
+        }
         if config.start == Start::Initiate {
             self.plans.set(id, Some(now.monotonic));
         }
@@ -53,6 +56,7 @@ impl Endpoint {
         self.failed.remove(&id);
         self.close(now, id, out);
         self.registry.forget(id);
+        self.registry.receivers.forget(id);
     }
 
     /// Initiates a connection with all its children; existing ones stay.

@@ -23,6 +23,7 @@ use super::identity::Identity;
 use super::ids::ConnectionId;
 use super::ids::SessionId;
 use super::limits::{CROSSING_TIME, DOUBT_TIME, PEER_SESSIONS, RECONNECT_DELAY};
+use super::receivers::Receivers;
 use super::session::{Session, Task};
 use crate::timers::Timers;
 use crate::{Now, Time};
@@ -94,6 +95,12 @@ impl Endpoint {
     /// Sets the retransmission timers of later requests.
     pub fn set_patience(&mut self, patience: Patience) {
         self.patience = patience;
+    }
+
+    /// Spreads the peers over so many receiving threads, at least one, before any is added: the first byte of the inbound SPIs of a
+    /// peer, modulo their number, is the thread of the peer.
+    pub fn set_receivers(&mut self, threads: u8) {
+        self.registry.receivers = Receivers::new(threads);
     }
 
     /// Sets the function that chooses the local address of a connection configured without one.
@@ -319,6 +326,7 @@ impl Endpoint {
         context.report(Event::Closed { connection, session: id, reason });
         // The session was its last one.
         if !self.by_connection.contains_key(&connection) && self.registry.instances.leave(connection) {
+            self.registry.receivers.forget(connection);
             out.push(Action::RemoveInstance { instance: connection });
         }
         self.plan(now, Some(connection), Some(reason));

@@ -42,8 +42,8 @@ impl Session {
 
     fn request_new(&mut self, child: usize, replaces: Option<u32>, context: &mut Context<'_>) {
         let config = Arc::clone(&self.config);
-        if let Some(request) = Request::later(self.id, &config, child, self.authenticated, replaces, context)
-        {
+        let owner = (self.id, self.connection);
+        if let Some(request) = Request::later(owner, &config, child, self.authenticated, replaces, context) {
             self.start_create(Box::new(request), context);
         }
     }

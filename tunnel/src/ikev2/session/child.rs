@@ -207,7 +207,8 @@ impl Session {
                 return self.report_refusal(refusal.cause, context);
             }
         };
-        let answer = Answer { inbound: context.new_child_spi(self.id), nonce: None, public: None };
+        let answer =
+            Answer { inbound: context.new_child_spi(self.id, self.connection), nonce: None, public: None };
         let list = [list, answer.payloads(&agreement)].concat();
         let root = self.ikes[0].root.clone();
         let new = as_responder(&root, agreement, answer.inbound, nonces, None);
@@ -309,7 +310,8 @@ impl Session {
         let public = exchanged.map(|it| (it.group.id(), it.public.clone()));
         let shared = exchanged.map(|it| &it.secret);
         let nonce: [u8; NONCE] = context.bytes();
-        let answer = Answer { inbound: context.new_child_spi(self.id), nonce: Some(nonce), public };
+        let answer =
+            Answer { inbound: context.new_child_spi(self.id, self.connection), nonce: Some(nonce), public };
         let list = answer.payloads(&agreement);
         let child = agreement.child;
         let Some(root) = self.ike(asked.spi).map(|ike| ike.root.clone()) else { return };

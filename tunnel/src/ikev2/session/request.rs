@@ -5,7 +5,7 @@ use super::rival::Rival;
 use crate::esp::{Mode, TrafficSelector};
 use crate::ikev2::config::Connection;
 use crate::ikev2::context::Context;
-use crate::ikev2::ids::SessionId;
+use crate::ikev2::ids::{ConnectionId, SessionId};
 use crate::ikev2::limits::NONCE;
 use crate::ikev2::message::numbers::{notify, protocol};
 use crate::ikev2::message::{KeyExchange, Notify, Payload, Proposal};
@@ -47,7 +47,7 @@ const GONE: usize = 16;
 impl Request {
     /// The Child SA in IKE_AUTH: its keys are derived from the exchange and the nonces of IKE_SA_INIT.
     pub(crate) fn first(
-        owner: SessionId,
+        owner: (SessionId, ConnectionId),
         config: &Connection,
         child: usize,
         path: Path,
@@ -60,7 +60,7 @@ impl Request {
     /// A later one, with a key exchange of its own if configured; `replaces` is the inbound SPI of the SA that it
     /// replaces.
     pub(super) fn later(
-        owner: SessionId,
+        owner: (SessionId, ConnectionId),
         config: &Connection,
         child: usize,
         path: Path,
@@ -76,7 +76,7 @@ impl Request {
     }
 
     fn of(
-        owner: SessionId,
+        (owner, peer): (SessionId, ConnectionId),
         config: &Connection,
         index: usize,
         path: Path,
@@ -84,7 +84,7 @@ impl Request {
         context: &mut Context<'_>,
     ) -> Option<Self> {
         let child = config.children.get(index)?;
-        let spi = context.expect_child_spi(owner);
+        let spi = context.expect_child_spi(owner, peer);
         let [local, remote] = selectors_of(child, path);
         Some(Self {
             child: index,

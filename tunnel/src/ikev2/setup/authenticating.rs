@@ -369,7 +369,8 @@ impl Attempt {
             first => first.copied(),
         };
         let (id, known) = (first.id, first.child.take());
-        let new = |child: usize| Request::first(id, &wanted.config, child, path, context);
+        let owner = (id, wanted.connection);
+        let new = |child: usize| Request::first(owner, &wanted.config, child, path, context);
         let child = known.or_else(|| child.and_then(new));
         let (message, since) = (AuthMessage::default(), context.now);
         let mut this = Self { path, nat, channel, init, child, message, sent: 1, since };
