@@ -204,7 +204,10 @@ mod tests {
             named("CPU implementer : 0x41\nCPU part : 0xd03\n"),
             "ARM Cortex-A53 (implementer 0x41, part 0xd03)"
         );
-        assert_eq!(named("CPU implementer : 0x41\nCPU part : 0xfff\n"), "unknown (implementer 0x41, part 0xfff)");
+        assert_eq!(
+            named("CPU implementer : 0x41\nCPU part : 0xfff\n"),
+            "unknown (implementer 0x41, part 0xfff)"
+        );
         assert_eq!(named(""), "unknown");
     }
 

@@ -22,6 +22,7 @@ mod dns;
 mod doctor;
 mod elsewhere;
 mod engines;
+mod enroll;
 mod explain;
 mod explain_wireguard;
 mod generate;
@@ -29,6 +30,7 @@ mod health;
 mod host;
 mod https;
 mod import;
+mod join;
 mod log;
 mod login;
 mod machine;
@@ -117,6 +119,13 @@ enum Verb {
     Backup(backup::Arguments),
     /// Write the files of a backup to where they were
     Restore(restore::Arguments),
+    /// Let branches join this gateway with a token, and manage them
+    Enroll(enroll::Arguments),
+    /// Join head office as a branch, with a token of postern enroll create
+    Join(join::Arguments),
+    /// Ask head office for postern join, which gives the order by standard input
+    #[command(hide = true)]
+    JoinExchange(join::Asked),
     /// Run benchmarks
     Bench(bench::Arguments),
     /// Say what is wrong with the running gateway, and find unused acceleration
@@ -191,6 +200,9 @@ fn main() -> ExitCode {
             operational::complete::run(&arguments);
             Ok(())
         }
+        Verb::Enroll(arguments) => enroll::run(arguments),
+        Verb::Join(arguments) => join::run(arguments),
+        Verb::JoinExchange(arguments) => join::serve(&arguments),
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::Doctor(arguments) => return ended(doctor::run(arguments)),
         Verb::Demo { of, seconds } => {

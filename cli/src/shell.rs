@@ -27,7 +27,7 @@ pub(crate) mod session;
 pub(crate) mod showing;
 mod signals;
 mod stored;
-mod user;
+pub(crate) mod user;
 mod verbs;
 
 pub(crate) use arguments::{Configure, Shell, configure, shell};

@@ -3,6 +3,7 @@
 
 pub mod agentx;
 pub mod backup;
+pub mod enrollment;
 pub mod ike;
 pub mod import;
 pub mod machine;
@@ -83,6 +84,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("openvpn-files", openvpn_files::files),
     ("openvpn-management", openvpn_management::lines),
     ("requests", requests::requests),
+    ("enrollment", enrollment::tokens),
     ("page", page::places),
     ("agentx", agentx::messages),
     ("secgw", secgw::files),

@@ -6,7 +6,8 @@
 //! clients ──> listen ── limits ──> tls ──> answer ──> key ──> vyos, typed ──> API of the daemon (Unix socket)
 //!                                │           └── request: form or JSON      └──> local: operational commands, files
 //!                                ├──> metrics: page, made of a snapshot of facts
-//!                                └──> page: HTML for browsers with a session, made of the same snapshot
+//!                                ├──> page: HTML for browsers with a session, made of the same snapshot
+//!                                └──> enrollment: a token and a public key, for the tunnel of a branch
 //! ```
 //!
 //! A key in a header is checked before the body is read. VyOS has the key in the body, which is then read first; until its key
@@ -18,6 +19,7 @@ mod app;
 mod certificate;
 pub mod client;
 mod daemon;
+pub mod enrollment;
 mod gate;
 mod keys;
 mod limiter;

@@ -3,6 +3,7 @@
 //! The daemon's latest orders count. When the daemon ends, so does the server.
 
 use crate::app::{App, Serving};
+use crate::enrollment::{self, Enrolling};
 use crate::keys::Keys;
 use crate::listen::{self, Answering, Front};
 use crate::local::Local;
@@ -39,6 +40,9 @@ const METRICS_CONNECTIONS: (usize, usize) = (32, 8);
 
 /// The same of the status page: a browser opens up to six.
 const PAGE_CONNECTIONS: (usize, usize) = (64, 16);
+
+/// The same of branches that join: each asks once.
+const ENROLLMENT_CONNECTIONS: (usize, usize) = (32, 4);
 
 /// Days for which a certificate of metrics or the status page is valid that the server signs itself.
 const LIFETIME_DAYS: u32 = 365;
@@ -132,6 +136,28 @@ impl Wanted for wire::Page {
     }
 }
 
+impl Wanted for wire::Enrollment {
+    type App = Enrolling;
+
+    fn listeners(&self) -> &[Listener] {
+        &self.listeners
+    }
+
+    fn secured(&self, place: &Place) -> Result<Secured, String> {
+        let (config, pin) = enrollment::config(&place.state.join("https/enrollment"))?;
+        Ok((Some(config), Some(pin)))
+    }
+
+    fn is_self_signed(&self) -> bool {
+        // Tokens pin its key.
+        false
+    }
+
+    fn serve(&self, app: &Enrolling) {
+        app.set_serving(&self.tokens);
+    }
+}
+
 /// How connections of metrics and the status page are secured, if they are.
 fn secured(
     tls: Option<&wire::MetricsTls>,
@@ -214,6 +240,8 @@ pub async fn serve(socket: StdStream, place: Place, local: Arc<dyn Local>) -> io
     let mut daemon =
         Link { stream: UnixStream::from_std(socket)?, bytes: Zeroizing::default(), sockets: VecDeque::new() };
     daemon.report(&Report::default()).await?;
+    let enrolling = Enrolling::new(&place, Arc::clone(&local));
+    let mut enrollment: Part<wire::Enrollment, Enrolling> = Part::new(enrolling, ENROLLMENT_CONNECTIONS);
     let mut api: Part<wire::Service, App> = Part::new(App::new(&place, local), CONNECTIONS);
     let mut metrics: Part<wire::Metrics, Metrics> = Part::new(Metrics::new(&place), METRICS_CONNECTIONS);
     let mut page: Part<wire::Page, StatusPage> = Part::new(StatusPage::new(&place), PAGE_CONNECTIONS);
@@ -226,7 +254,7 @@ pub async fn serve(socket: StdStream, place: Place, local: Arc<dyn Local>) -> io
                 let renewed = [api.renew(&place), metrics.renew(&place), page.renew(&place)];
                 if renewed.contains(&true) {
                     let (api, metrics, page) = (api.report(), metrics.report(), page.report());
-                    let report = Report { number, api, metrics, page };
+                    let report = Report { number, api, metrics, page, enrollment: enrollment.report() };
                     daemon.report(&report).await?;
                 }
                 continue;
@@ -236,17 +264,22 @@ pub async fn serve(socket: StdStream, place: Place, local: Arc<dyn Local>) -> io
         // What an earlier server has left of a line is no orders.
         let Ok(orders) = serde_json::from_slice::<Orders>(&line) else { continue };
         number = orders.number;
-        is_off = orders.service.is_none() && orders.metrics.is_none() && orders.page.is_none();
+        is_off = orders.service.is_none()
+            && orders.metrics.is_none()
+            && orders.page.is_none()
+            && orders.enrollment.is_none();
         // In the order in which they were sent.
         let count = |listeners: Option<usize>| listeners.unwrap_or_default();
         let of_api = daemon.take(count(orders.service.as_ref().map(|it| it.listeners.len())));
         let of_metrics = daemon.take(count(orders.metrics.as_ref().map(|it| it.listeners.len())));
         let of_page = daemon.take(count(orders.page.as_ref().map(|it| it.listeners.len())));
+        let of_enrollment = daemon.take(count(orders.enrollment.as_ref().map(|it| it.listeners.len())));
         let report = Report {
             number,
             api: api.obey(orders.service, of_api, &place),
             metrics: metrics.obey(orders.metrics, of_metrics, &place),
             page: page.obey(orders.page, of_page, &place),
+            enrollment: enrollment.obey(orders.enrollment, of_enrollment, &place),
         };
         if !is_off {
             daemon.report(&report).await?;

@@ -10,6 +10,7 @@ mod daemon;
 mod devices;
 mod dpdk;
 mod engines;
+mod enrollment;
 mod esp;
 mod frames;
 mod handoff;

@@ -3,7 +3,7 @@
 use rustix::process::{geteuid, getuid};
 
 /// The name of the user for the list of revisions: of the one who became root, if sudo says who that is.
-pub(super) fn name() -> String {
+pub(crate) fn name() -> String {
     let sudo = std::env::var("SUDO_USER").ok().filter(|name| geteuid().is_root() && !name.is_empty());
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     sudo.unwrap_or_else(|| of(&users, getuid().as_raw()).unwrap_or_else(|| getuid().as_raw().to_string()))

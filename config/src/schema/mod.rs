@@ -4,6 +4,7 @@
 
 mod algorithm;
 mod cursor;
+mod enrollment;
 mod form;
 mod health;
 mod https;
@@ -179,6 +180,7 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
         health::NODES,
         metrics::NODES,
         page::NODES,
+        enrollment::NODES,
         pki::NODES,
         ipsec::GENERAL,
         ipsec::GROUPS,
@@ -199,6 +201,7 @@ pub fn tags() -> impl Iterator<Item = &'static Tag> {
         machine::TAGS,
         https::TAGS,
         health::TAGS,
+        enrollment::TAGS,
     ];
     tables.into_iter().flatten()
 }
@@ -241,6 +244,7 @@ fn places() -> impl Iterator<Item = Place> {
         health::INNER,
         metrics::INNER,
         page::INNER,
+        enrollment::INNER,
         pki::INNER,
         ipsec::INNER,
     ]

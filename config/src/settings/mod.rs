@@ -1,6 +1,7 @@
 //! The configuration, typed, and checked as a whole: what VyOS checks at commit.
 
 mod commit_archive;
+pub mod enrollment;
 pub mod health;
 mod hints;
 pub mod https;
@@ -18,6 +19,7 @@ mod threads;
 mod wireguard;
 
 pub use commit_archive::CommitArchive;
+pub use enrollment::Enrollment;
 pub use health::Health;
 pub use https::Https;
 pub use ipsec::IpSec;
@@ -61,6 +63,8 @@ pub struct Settings {
     pub metrics: Option<Metrics>,
     /// The status page for browsers, if it is served.
     pub page: Option<Page>,
+    /// Branches that join with a token, if they may.
+    pub enrollment: Option<Enrollment>,
     /// What is different about rules of health, and who hears of alerts, if anything is said of them.
     pub health: Option<Health>,
     /// Whether it is meant that nothing is served.
@@ -83,6 +87,7 @@ impl Settings {
             && self.https.is_none()
             && self.metrics.is_none()
             && self.page.is_none()
+            && self.enrollment.is_none()
             && self.health.is_none()
     }
 
@@ -115,6 +120,7 @@ impl Settings {
         settings.https = reader.https(tree);
         settings.metrics = reader.metrics(tree);
         settings.page = reader.page(tree);
+        settings.enrollment = reader.enrollment(tree, &settings);
         settings.health = reader.health(tree);
         reader.hints(&settings);
         reader.notes(tree);

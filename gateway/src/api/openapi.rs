@@ -179,6 +179,7 @@ static OPERATIONS: &[Operation] = &[
     get::<https::model::Https>("/v1/service/https", "The HTTPS server, its keys by name and its certificate"),
     get::<https::model::Metrics>("/v1/service/metrics", "Where metrics are, and the certificate"),
     get::<https::model::Metrics>("/v1/service/page", "Where the status page is, and the certificate"),
+    get::<https::model::Enrollment>("/v1/service/enrollment", "Where branches join, and the pin of tokens"),
     get::<facts::model::Facts>(
         "/v1/facts",
         "A snapshot of all counters and states, made at most once a second",

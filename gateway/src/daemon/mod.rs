@@ -24,7 +24,7 @@ use crate::health::Connection;
 use crate::health::service::HealthService;
 use crate::host::Host;
 use crate::host::wants::Wants;
-use crate::https::{HttpsService, MetricsService, PageService, Process};
+use crate::https::{EnrollmentService, HttpsService, MetricsService, PageService, Process};
 use crate::ipsec::service::IpsecService;
 use crate::machine::{Client, MachineService};
 use crate::openvpn::dns::NameServers;
@@ -52,6 +52,7 @@ fn services() -> Vec<Box<dyn Service>> {
         Box::<HttpsService>::default(),
         Box::<MetricsService>::default(),
         Box::<PageService>::default(),
+        Box::<EnrollmentService>::default(),
         Box::<HealthService>::default(),
     ]
 }

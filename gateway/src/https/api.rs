@@ -1,7 +1,7 @@
 //! What the API shows of the server.
 //!
 //! ```text
-//! GET /v1/service/https    GET /v1/service/metrics    GET /v1/service/page
+//! GET /v1/service/https    GET /v1/service/metrics    GET /v1/service/page    GET /v1/service/enrollment
 //! ```
 
 use super::model::Https;

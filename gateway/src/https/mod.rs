@@ -1,4 +1,4 @@
-//! The API for other machines, metrics and the status page: what of them is the daemon's.
+//! The API for other machines, metrics, the status page and the enrolment of branches: what of them is the daemon's.
 //!
 //! ```text
 //! settings ──> service ──> listening sockets, hashes of keys ══ socket ══> HTTPS server ──> API on the Unix socket
@@ -16,5 +16,5 @@ mod process;
 mod service;
 pub mod wire;
 
-pub use parts::{HttpsService, MetricsService, PageService};
+pub use parts::{EnrollmentService, HttpsService, MetricsService, PageService};
 pub use process::{Connection, Process};

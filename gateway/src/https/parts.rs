@@ -1,4 +1,4 @@
-//! The parts of what the server serves: the API for other machines, metrics, and the status page.
+//! The parts of what the server serves: the API for other machines, metrics, the status page, and branches that join.
 
 use super::model;
 use super::process::{OrderError, Process};
@@ -9,7 +9,7 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use base64ct::{Base64, Encoding};
 use config::Settings;
-use config::settings::{Https, Metrics, MetricsPeers, MetricsTls, Page};
+use config::settings::{Enrollment, Https, Metrics, MetricsPeers, MetricsTls, Page};
 use crypto::SecretBytes;
 use ipnet::IpNet;
 use std::collections::BTreeMap;
@@ -22,6 +22,8 @@ pub type HttpsService = ServedPart<Api>;
 pub type MetricsService = ServedPart<MetricsPart>;
 /// The status page.
 pub type PageService = ServedPart<PagePart>;
+/// Branches that join.
+pub type EnrollmentService = ServedPart<EnrollmentPart>;
 
 /// `service https`
 #[derive(Default)]
@@ -192,6 +194,59 @@ impl Part for PagePart {
 
     fn answer(shown: model::Https) -> Response {
         MetricsPart::answer(shown)
+    }
+}
+
+/// `service enrollment`
+#[derive(Default)]
+pub struct EnrollmentPart;
+
+impl Part for EnrollmentPart {
+    type Settings = Enrollment;
+    const NAME: &'static str = "enrollment";
+    const ABOUT: &'static str = "enrolment of branches";
+    const PLACE: &'static str = "/v1/service/enrollment";
+
+    fn is_wanted(settings: &Settings) -> bool {
+        settings.enrollment.is_some()
+    }
+
+    fn take(settings: &mut Settings) -> Option<Enrollment> {
+        settings.enrollment.take()
+    }
+
+    fn listen(enrollment: &Enrollment) -> &BTreeMap<SocketAddr, Vec<IpNet>> {
+        &enrollment.listen
+    }
+
+    fn keys(enrollment: &Enrollment) -> Vec<String> {
+        enrollment.branches.keys().cloned().collect()
+    }
+
+    fn order<'a>(
+        process: &'a mut Process,
+        wanted: Option<(&'a Enrollment, Vec<wire::Listener>)>,
+        _: &'a SecretBytes,
+        sockets: Vec<BorrowedFd<'a>>,
+    ) -> Work<'a, Result<Option<String>, OrderError>> {
+        let enrollment = wanted.map(|(enrollment, listeners)| {
+            let tokens = enrollment.branches.iter().filter_map(|(name, branch)| {
+                let hash = Base64::encode_string(&branch.token.as_ref()?.hash);
+                Some(wire::Token { branch: name.clone(), hash })
+            });
+            wire::Enrollment { listeners, tokens: tokens.collect() }
+        });
+        Box::pin(async move { process.order_enrollment(enrollment, &sockets).await })
+    }
+
+    fn fingerprint(process: &Process) -> Option<String> {
+        process.enrollment_pin()
+    }
+
+    fn answer(shown: model::Https) -> Response {
+        let model::Https { is_served, addresses, keys, fingerprint, problem } = shown;
+        Json(model::Enrollment { is_served, addresses, branches: keys, pin: fingerprint, problem })
+            .into_response()
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A server that starts again says so, and gets the latest orders.
 
-use super::wire::{LONGEST, MOST_SOCKETS, Metrics, Orders, Page, PartReport, Report, Service};
+use super::wire::{Enrollment, LONGEST, MOST_SOCKETS, Metrics, Orders, Page, PartReport, Report, Service};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -34,7 +34,7 @@ pub enum Connection {
 pub enum OrderError {
     /// There is no server.
     #[error(
-        "no process serves the API over HTTPS, metrics and the status page\n  fix: start the daemon without --no-https"
+        "no process serves the API over HTTPS, metrics, the status page and enrolment\n  fix: start the daemon without --no-https"
     )]
     Off,
     /// The socket cannot be used.
@@ -60,6 +60,7 @@ pub struct Process {
     api: Part<Service>,
     metrics: Part<Metrics>,
     page: Part<Page>,
+    enrollment: Part<Enrollment>,
 }
 
 /// A part of what the server is to do, with its listening sockets.
@@ -133,9 +134,23 @@ impl Process {
         outcome("page", self.page.wanted.as_ref().and(report))
     }
 
+    /// Has the server let branches join, with these sockets; or none. SHA-256 of the public key of its certificate.
+    pub async fn order_enrollment(
+        &mut self,
+        enrollment: Option<Enrollment>,
+        sockets: &[BorrowedFd<'_>],
+    ) -> Result<Option<String>, OrderError> {
+        self.enrollment = Part::new(enrollment, sockets)?;
+        let report = self.send("enrollment").await?.map(|report| report.enrollment);
+        outcome("enrollment", self.enrollment.wanted.as_ref().and(report))
+    }
+
     /// Sends all orders, those of `part` being new. The report, unless all is off: then there is none.
     async fn send(&mut self, part: &'static str) -> Result<Option<Report>, OrderError> {
-        let is_off = self.api.wanted.is_none() && self.metrics.wanted.is_none() && self.page.wanted.is_none();
+        let is_off = self.api.wanted.is_none()
+            && self.metrics.wanted.is_none()
+            && self.page.wanted.is_none()
+            && self.enrollment.wanted.is_none();
         if is_off && self.link.is_none() {
             return Ok(None);
         }
@@ -147,6 +162,7 @@ impl Process {
             service: self.api.wanted.clone(),
             metrics: self.metrics.wanted.clone(),
             page: self.page.wanted.clone(),
+            enrollment: self.enrollment.wanted.clone(),
         };
         serde_json::to_writer(&mut *line, &orders).map_err(|error| OrderError::Unreachable(error.into()))?;
         drop(orders);
@@ -155,7 +171,9 @@ impl Process {
             let why = format!("keys and certificates are longer than {LONGEST} bytes");
             return Err(OrderError::Refused(part, why));
         }
-        let sockets = self.api.sockets.iter().chain(&self.metrics.sockets).chain(&self.page.sockets);
+        let sockets =
+            [&self.api.sockets, &self.metrics.sockets, &self.page.sockets, &self.enrollment.sockets];
+        let sockets = sockets.into_iter().flatten();
         let copies: io::Result<Vec<OwnedFd>> = sockets.map(OwnedFd::try_clone).collect();
         let copies = copies.map_err(OrderError::Unreachable)?;
         if copies.len() > MOST_SOCKETS {
@@ -189,7 +207,8 @@ impl Process {
 
     /// Closes the sockets of a server that has ended: clients of sockets that no process accepts from would wait.
     pub fn let_go(&mut self) {
-        (self.api, self.metrics, self.page) = (Part::default(), Part::default(), Part::default());
+        (self.api, self.metrics) = (Part::default(), Part::default());
+        (self.page, self.enrollment) = (Part::default(), Part::default());
     }
 
     /// The fingerprint of the certificate of the API that the server has reported last: it renews its own.
@@ -205,6 +224,11 @@ impl Process {
     /// The same of the status page.
     pub fn page_fingerprint(&self) -> Option<String> {
         self.link.as_ref().and_then(|link| link.reports.borrow().page.fingerprint.clone())
+    }
+
+    /// SHA-256 of the public key of the certificate with which branches join.
+    pub fn enrollment_pin(&self) -> Option<String> {
+        self.link.as_ref().and_then(|link| link.reports.borrow().enrollment.fingerprint.clone())
     }
 
     fn link(&mut self) -> Result<&mut Link, OrderError> {

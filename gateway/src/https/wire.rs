@@ -20,9 +20,12 @@ pub struct Orders {
     /// Metrics; none if they are off. Their sockets follow those of the API.
     #[serde(default)]
     pub metrics: Option<Metrics>,
-    /// The status page; none if it is off. Its sockets are the last.
+    /// The status page; none if it is off. Its sockets follow those of metrics.
     #[serde(default)]
     pub page: Option<Page>,
+    /// Where branches join; none if it is off. Its sockets are the last.
+    #[serde(default)]
+    pub enrollment: Option<Enrollment>,
 }
 
 /// The API.
@@ -81,6 +84,24 @@ pub struct Page {
     pub tls: Option<MetricsTls>,
     /// Names of this machine that browsers may use, beside addresses.
     pub names: Vec<String>,
+}
+
+/// Where branches join with a token.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Enrollment {
+    /// In the order of their sockets.
+    pub listeners: Vec<Listener>,
+    /// The tokens of branches.
+    pub tokens: Vec<Token>,
+}
+
+/// What is known of the token of a branch.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub struct Token {
+    /// The branch.
+    pub branch: String,
+    /// SHA-256 of the secret, in base64.
+    pub hash: String,
 }
 
 /// How connections for metrics and the status page are secured.
@@ -142,6 +163,9 @@ pub struct Report {
     /// About the status page.
     #[serde(default)]
     pub page: PartReport,
+    /// About branches that join.
+    #[serde(default)]
+    pub enrollment: PartReport,
 }
 
 /// A report about one part of the server.

@@ -45,7 +45,8 @@ async fn every_operation_of_the_document_is_served() {
     );
     let router = router(shown);
     for operation in OPERATIONS.iter().filter(|it| {
-        !["/v1/machine", "/v1/service/https", "/v1/service/metrics", "/v1/service/page"].contains(&it.path)
+        // Parts of the configuration of which there is none here.
+        it.path != "/v1/machine" && !it.path.starts_with("/v1/service/")
     }) {
         let path = operation.path.replace("{name}", "wg0").replace("{number}", "1").replace("{after}", "1");
         let request =

@@ -1,0 +1,158 @@
+//! The running gateway, as commands of enrolment see it and change it.
+
+use crate::client;
+use crate::shell::api::{Refusal, Router, Socket};
+use crate::shell::{files, session, user};
+use crate::{Failure, Outcome, place};
+use config::Settings;
+use config::settings::Enrollment;
+use config::settings::enrollment::Branch;
+use gateway::api::model::{Commit, CommitErrors, InForce, Saved, SecretText, Via};
+use ipnet::IpNet;
+use serde::de::DeserializeOwned;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+use zeroize::Zeroizing;
+
+/// A running gateway and its configuration.
+pub(crate) struct Gateway {
+    path: PathBuf,
+    router: Socket,
+    in_force: InForce,
+    pub(crate) settings: Settings,
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+impl Gateway {
+    /// The gateway at a socket, or at the usual one.
+    pub(crate) fn read(api: Option<PathBuf>) -> Result<Self, Failure> {
+        let path = client::chosen(api).unwrap_or_else(|| PathBuf::from(place::API));
+        let router = Socket::new(Some(path.clone()));
+        let in_force = router.in_force()?;
+        let settings = settings(&in_force)?;
+        Ok(Self { path, router, in_force, settings })
+    }
+
+    /// An answer of its API.
+    pub(crate) fn ask<T: DeserializeOwned>(&self, question: &str) -> Result<T, Failure> {
+        client::ask_running(&self.path, question)
+    }
+
+    /// What it says of branches.
+    pub(crate) fn enrollment(&self) -> Result<&Enrollment, Failure> {
+        self.settings.enrollment.as_ref().ok_or_else(|| {
+            "branches cannot join here: service enrollment is not set\n  \
+             fix: set service enrollment address ADDRESS, where branches reach this gateway; set service enrollment \
+             interface wg0; set service enrollment network 10.1.0.0/24, which they may reach"
+                .into()
+        })
+    }
+
+    /// One of its branches.
+    pub(crate) fn branch(&self, name: &str) -> Result<&Branch, Failure> {
+        self.enrollment()?
+            .branches
+            .get(name)
+            .ok_or_else(|| format!("there is no branch {name}\n  fix: postern enroll list").into())
+    }
+
+    /// Whether the branch is a peer of the interface.
+    pub(crate) fn has_peer(&self, name: &str) -> Result<bool, Failure> {
+        let enrollment = self.enrollment()?;
+        let interface = self.settings.wireguard.get(&enrollment.interface);
+        Ok(interface.is_some_and(|interface| interface.peers.contains_key(name)))
+    }
+
+    /// The lines below a path, without it: what `set` is followed by.
+    pub(crate) fn below(&self, path: &str) -> Vec<Zeroizing<String>> {
+        let begin = Zeroizing::new(format!("set {path} "));
+        let lines = self.in_force.text.as_str().lines();
+        lines.filter_map(|line| line.strip_prefix(&**begin)).map(|it| it.to_owned().into()).collect()
+    }
+
+    /// A network that others than the branch have already, with its owner.
+    pub(crate) fn overlap(&self, name: &str, networks: &[IpNet]) -> Result<Option<String>, Failure> {
+        let enrollment = self.enrollment()?;
+        let here = enrollment.networks.iter().map(|net| (*net, "head office".to_owned()));
+        let branches = enrollment.branches.iter().filter(|(other, _)| *other != name);
+        let of_branches = branches.flat_map(|(other, branch)| {
+            branch.allowed_ips().map(move |net| (net, format!("branch {other}")))
+        });
+        let interface = self.settings.wireguard.get(&enrollment.interface);
+        let inside = interface.into_iter().flat_map(|it| &it.addresses);
+        let inside =
+            inside.map(|net| (net.trunc(), format!("the tunnel interface {}", enrollment.interface)));
+        let peers = interface.into_iter().flat_map(|it| &it.peers);
+        let peers = peers.filter(|(other, _)| *other != name && !enrollment.branches.contains_key(*other));
+        let of_peers = peers.flat_map(|(other, peer)| {
+            peer.allowed_ips.iter().map(move |net| (*net, format!("peer {other}")))
+        });
+        let mut taken = here.chain(of_branches).chain(inside).chain(of_peers);
+        // A peer for everything has the rest.
+        Ok(taken.find_map(|(net, owner)| {
+            let meets =
+                |wanted: &&IpNet| net.prefix_len() > 0 && (net.contains(*wanted) || wanted.contains(&net));
+            networks.iter().find(meets).map(|wanted| format!("{wanted} overlaps {net} of {owner}"))
+        }))
+    }
+
+    /// Puts edits in force, and saves the configuration.
+    pub(crate) fn commit(&mut self, edits: &[Zeroizing<String>], comment: &str) -> Outcome {
+        if self.in_force.confirm.is_some() {
+            return Err("the last commit is not confirmed, and would be undone together with this one\n  \
+                        fix: postern configure -c confirm, or wait until it is undone"
+                .into());
+        }
+        let commit = Commit {
+            base: self.in_force.revision,
+            edits: edits.iter().map(|edit| SecretText::from(&***edit)).collect(),
+            comment: Some(comment.to_owned()),
+            user: user::name(),
+            via: Via::Cli,
+            ..Commit::default()
+        };
+        self.router.commit(&commit).map_err(refused)?;
+        self.in_force = self.router.in_force()?;
+        self.settings = settings(&self.in_force)?;
+        let file = self.in_force.file.clone();
+        let hash = files::write_in_force(&self.in_force, &file).map_err(|error| {
+            format!(
+                "{file}: {error}\n  the change is in force, but not saved\n  fix: save, in postern configure"
+            )
+        })?;
+        self.router.saved(&Saved { hash, revision: self.in_force.revision })
+    }
+}
+
+fn settings(in_force: &InForce) -> Result<Settings, Failure> {
+    let tree = session::read(in_force.text.as_str())?;
+    let read = Settings::new(&tree).map_err(|errors| errors[0].to_string())?;
+    Ok(read.0)
+}
+
+fn refused(refusal: Refusal) -> Failure {
+    match refusal {
+        Refusal::Conflicts(_) => {
+            "others have changed the same meanwhile\n  fix: type the same command again".into()
+        }
+        Refusal::Wrong(CommitErrors { errors }) => {
+            let mut text = String::from("the configuration would be wrong");
+            for error in errors {
+                let _ = write!(text, "\n  {}: {}", error.path, error.why);
+                if let Some(fix) = error.fix {
+                    let _ = write!(text, "\n  fix: {fix}");
+                }
+            }
+            text.into()
+        }
+        Refusal::Unanswered => {
+            "the daemon ended meanwhile: the change may be in force\n  fix: postern show configuration commands".into()
+        }
+        Refusal::Other(error) => error,
+    }
+}

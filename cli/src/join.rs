@@ -1,0 +1,220 @@
+//! `postern join TOKEN`: this router becomes a branch of head office.
+//!
+//! ```text
+//! token ──> own key, committed ──> ask: head office, by a process without rights ──> peer, committed ──> handshake
+//! ```
+//! The private key stays here. It is committed before head office is asked, so that the same key is sent again if the answer is
+//! lost. Each commit is saved.
+
+mod ask;
+
+pub(crate) use ask::{Arguments as Asked, serve};
+
+use crate::enroll::Gateway;
+use crate::{Failure, Outcome};
+use base64ct::{Base64, Encoding};
+use clap::Args;
+use config::settings::WireGuard;
+use crypto::random::System;
+use crypto::{PrivateKey, PublicKey};
+use gateway::api::model::Status;
+use gateway::facts::model::Facts;
+use https::enrollment::{Granted, Request, Token, VERSION};
+use ipnet::IpNet;
+use std::io::{self, Read};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
+
+/// The name of head office among the peers of a branch.
+const PEER: &str = "head-office";
+/// Seconds between keepalives: NAT mappings of UDP live for 30 s or more.
+const KEEPALIVE: u16 = 25;
+/// The MTU that holds where none is set.
+const MTU: u32 = 1420;
+/// How long the handshake may take, and how often the daemon is asked for it.
+const PATIENCE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(100);
+/// Bytes of a token on standard input.
+const LONGEST: u64 = 4096;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The token of postern enroll create, or - to read it from standard input
+    #[arg(num_args = 1.., required = true)]
+    token: Vec<String>,
+    /// The WireGuard interface for the tunnel
+    #[arg(long, default_value = "wg0")]
+    interface: String,
+    /// Ask the daemon at this socket; by default at the one in POSTERN_API
+    #[arg(long, value_name = "SOCKET")]
+    api: Option<PathBuf>,
+}
+
+pub(crate) fn run(Arguments { token, interface, api }: Arguments) -> Outcome {
+    let token = read(&token)?;
+    let mut branch = Gateway::read(api)?;
+    let (key, is_new) = own_key(&mut branch, &interface)?;
+    let asked = Request {
+        version: VERSION,
+        branch: token.branch.clone(),
+        secret: Zeroizing::new(Base64::encode_string(token.secret.expose())).as_str().into(),
+        public_key: key.to_string(),
+    };
+    let (granted, server) = match ask::ask(&token, asked) {
+        Ok(answer) => answer,
+        Err(error) => {
+            if is_new && error.is_final {
+                // Nothing of a router that was refused stays here.
+                let delete = Zeroizing::new(format!("delete interfaces wireguard {interface}"));
+                branch.commit(&[delete], "head office refused the token")?;
+            }
+            return Err(error.text.into());
+        }
+    };
+    let edits = edits(&interface, &granted, server).ok_or(
+        "the answer of head office cannot be used\n  fix: install the same version of Postern on both",
+    )?;
+    branch.commit(&edits, &format!("joined as branch {}", token.branch))?;
+    eprintln!("Joined as branch {}: {} in the tunnel.", token.branch, granted.address);
+    wait(&branch, &interface)?;
+    println!("The tunnel to head office is up: it carries {}.", granted.networks.join(", "));
+    advise(&branch)
+}
+
+/// The token, which may be wrapped into several words.
+fn read(words: &[String]) -> Result<Token, Failure> {
+    let mut text = Zeroizing::new(words.concat());
+    if *text == "-" {
+        text.clear();
+        io::stdin().take(LONGEST).read_to_string(&mut text)?;
+    }
+    let fix = "copy the whole line that postern enroll create has printed";
+    Token::decode(&text).map_err(|error| format!("{error}\n  fix: {fix}").into())
+}
+
+/// Our public key, which is made and committed unless the interface has one; and whether it was made.
+fn own_key(branch: &mut Gateway, interface: &str) -> Result<(PublicKey, bool), Failure> {
+    if let Some(known) = branch.settings.wireguard.get(interface) {
+        check_unused(known, interface)?;
+        return Ok((PrivateKey::new(known.private_key.clone()).public(), false));
+    }
+    let key = PrivateKey::generate(&mut System::default());
+    let private = Zeroizing::new(Base64::encode_string(key.secret().expose()));
+    let set = Zeroizing::new(format!("set interfaces wireguard {interface} private-key {}", *private));
+    branch.commit(&[set], "a key to join head office")?;
+    Ok((key.public(), true))
+}
+
+fn check_unused(known: &WireGuard, interface: &str) -> Outcome {
+    if known.peers.contains_key(PEER) {
+        let fix = format!("to join again, first: postern configure, delete interfaces wireguard {interface}");
+        return Err(format!("{interface} has joined already: it has the peer {PEER}\n  fix: {fix}").into());
+    }
+    if !known.peers.is_empty() || !known.addresses.is_empty() {
+        let fix = "name another: postern join TOKEN --interface wg1";
+        return Err(format!("{interface} is used for other peers\n  fix: {fix}").into());
+    }
+    Ok(())
+}
+
+/// Our side of the tunnel. None if the answer has a part that is not what it should be.
+fn edits(interface: &str, granted: &Granted, server: SocketAddr) -> Option<Vec<Zeroizing<String>>> {
+    let path = format!("interfaces wireguard {interface}");
+    let address: IpNet = granted.address.parse().ok()?;
+    let key: [u8; 32] = Base64::decode_vec(&granted.public_key).ok()?.try_into().ok()?;
+    let endpoints: Option<Vec<SocketAddr>> = granted.endpoints.iter().map(|it| it.parse().ok()).collect();
+    let endpoints = endpoints?;
+    // The address that has answered is reachable from here.
+    let endpoint = endpoints.iter().find(|it| it.ip() == server.ip()).or(endpoints.first())?;
+    let mut edits = vec![format!("set {path} address {address}")];
+    if granted.mtu != MTU {
+        edits.push(format!("set {path} mtu {}", granted.mtu));
+    }
+    edits.push(format!("set {path} peer {PEER} public-key {}", PublicKey(key)));
+    edits.push(format!("set {path} peer {PEER} address {}", endpoint.ip()));
+    edits.push(format!("set {path} peer {PEER} port {}", endpoint.port()));
+    edits.push(format!("set {path} peer {PEER} persistent-keepalive {KEEPALIVE}"));
+    for network in &granted.networks {
+        let network: IpNet = network.parse().ok()?;
+        edits.push(format!("set {path} peer {PEER} allowed-ips {network}"));
+    }
+    Some(edits.into_iter().map(Zeroizing::new).collect())
+}
+
+/// Waits for the first handshake.
+fn wait(branch: &Gateway, interface: &str) -> Outcome {
+    eprintln!("Waiting for the handshake ...");
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        let facts: Facts = branch.ask("/v1/facts")?;
+        let mut tunnels = facts.tunnels.iter();
+        let is_up =
+            tunnels.any(|it| it.interface == interface && it.peer == PEER && it.last_handshake.is_some());
+        if is_up {
+            return Ok(());
+        }
+        sleep(PAUSE);
+    }
+    let port =
+        branch.settings.wireguard[interface].peers[PEER].endpoint.map_or(0, |endpoint| endpoint.port());
+    Err(format!(
+        "this router has joined, but head office does not answer by UDP port {port}\n  \
+         fix: let UDP port {port} through at head office; the tunnel comes up by itself then: postern explain wireguard {interface}"
+    )
+    .into())
+}
+
+/// Says what devices behind this router still need.
+fn advise(branch: &Gateway) -> Outcome {
+    let status: Status = branch.ask("/v1/status")?;
+    for advice in status.warnings.iter().filter(|advice| advice.fix.contains("forward")) {
+        eprintln!("Warning: {}\n  fix: {}", advice.what, advice.fix);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn granted() -> Granted {
+        Granted {
+            version: VERSION,
+            address: "10.255.0.2/32".to_owned(),
+            behind: vec!["10.2.0.0/24".to_owned()],
+            public_key: "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=".to_owned(),
+            endpoints: vec!["198.51.100.1:51820".to_owned(), "[2001:db8::1]:51820".to_owned()],
+            networks: vec!["10.1.0.0/24".to_owned(), "10.255.0.0/24".to_owned()],
+            mtu: 1400,
+        }
+    }
+
+    #[test]
+    fn the_tunnel_goes_to_the_address_that_has_answered() {
+        let lines = |server: &str| {
+            let edits = edits("wg0", &granted(), server.parse().expect("right")).expect("right");
+            edits.iter().map(|it| it.to_string()).collect::<Vec<_>>().join("\n")
+        };
+        let text = lines("[2001:db8::1]:9588");
+        assert!(text.contains("peer head-office address 2001:db8::1\n"), "{text}");
+        assert!(text.contains("wg0 mtu 1400\n") && text.contains("allowed-ips 10.1.0.0/24"), "{text}");
+        assert!(lines("192.0.2.9:9588").contains("peer head-office address 198.51.100.1\n"));
+    }
+
+    #[test]
+    fn an_answer_that_is_no_answer_changes_nothing() {
+        let server = "198.51.100.1:9588".parse().expect("right");
+        let line = "10.1.0.0/24\nset system open-at-exit".to_owned();
+        let wrong = [
+            Granted { address: line.clone(), ..granted() },
+            Granted { public_key: "AAAA".to_owned(), ..granted() },
+            Granted { endpoints: Vec::new(), ..granted() },
+            Granted { endpoints: vec![line.clone()], ..granted() },
+            Granted { networks: vec![line], ..granted() },
+        ];
+        assert!(wrong.iter().all(|granted| edits("wg0", granted, server).is_none()));
+    }
+}

@@ -1,0 +1,177 @@
+//! What a right request changes at head office, and what the branch is told. Nothing here is reached without the secret.
+
+use super::message::{Granted, Refused, VERSION};
+use axum::http::StatusCode;
+use base64ct::{Base64, Encoding};
+use config::Settings;
+use config::settings::enrollment::Token;
+use config::settings::{Enrollment, WireGuard};
+use crypto::{PrivateKey, PublicKey};
+use std::net::SocketAddr;
+use subtle::ConstantTimeEq;
+
+/// Why a request with the right secret is refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The configuration has changed meanwhile.
+    Unknown,
+    Expired,
+    Revoked,
+    /// With another key, or by hand.
+    Used,
+}
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// These edits, and then the answer.
+    Commit(Vec<String>, Granted),
+    /// The answer to an earlier request with this key may have been lost.
+    Again(Granted),
+}
+
+impl Refusal {
+    pub(super) fn answer(&self, branch: &str) -> (StatusCode, Refused) {
+        let error = match self {
+            Self::Unknown => format!("there is no token of branch {branch} any more"),
+            Self::Expired => format!("the token of branch {branch} has expired"),
+            Self::Revoked => format!("the token of branch {branch} was revoked"),
+            Self::Used => format!("the token of branch {branch} was used by another router"),
+        };
+        let fix = match self {
+            Self::Used => format!(
+                "at head office, if that was not you: postern enroll retire {branch}; then postern enroll create {branch}"
+            ),
+            _ => format!("at head office: postern enroll create {branch}"),
+        };
+        (StatusCode::GONE, Refused { error, fix })
+    }
+}
+
+/// Decides about a request with the hash of a right secret, at a time in seconds since 1970.
+pub(super) fn decide(
+    settings: &Settings,
+    branch: &str,
+    (hash, key): (&[u8; 32], &PublicKey),
+    now: u64,
+) -> Result<Decision, Refusal> {
+    let enrollment = settings.enrollment.as_ref().ok_or(Refusal::Unknown)?;
+    let known = enrollment.branches.get(branch).ok_or(Refusal::Unknown)?;
+    // Another token may have been made since the secret was compared.
+    let is_its = |token: &&Token| bool::from(token.hash.ct_eq(hash));
+    let token = known.token.as_ref().filter(is_its).ok_or(Refusal::Unknown)?;
+    let interface = settings.wireguard.get(&enrollment.interface).ok_or(Refusal::Unknown)?;
+    if token.is_revoked {
+        return Err(Refusal::Revoked);
+    }
+    if token.expires <= now {
+        return Err(Refusal::Expired);
+    }
+    let granted = granted(enrollment, interface, branch).ok_or(Refusal::Unknown)?;
+    match interface.peers.get(branch) {
+        Some(peer) if peer.public_key == *key => Ok(Decision::Again(granted)),
+        Some(_) => Err(Refusal::Used),
+        None if known.joined.is_some() => Err(Refusal::Used),
+        None => {
+            let peer = format!("set interfaces wireguard {} peer {branch}", enrollment.interface);
+            let mut edits = vec![format!("{peer} public-key {key}")];
+            edits.extend(known.allowed_ips().map(|prefix| format!("{peer} allowed-ips {prefix}")));
+            let path = format!("service enrollment branch {branch}");
+            // The token is written again, so that this commit conflicts with one that revokes it meanwhile.
+            edits.push(format!("delete {path} token"));
+            edits.push(format!("set {path} token hash {}", Base64::encode_string(&token.hash)));
+            edits.push(format!("set {path} token expires {}", token.expires));
+            edits.push(format!("set {path} joined {now}"));
+            Ok(Decision::Commit(edits, granted))
+        }
+    }
+}
+
+fn granted(enrollment: &Enrollment, interface: &WireGuard, branch: &str) -> Option<Granted> {
+    let known = enrollment.branches.get(branch)?;
+    let port = interface.port?;
+    let inside = interface.addresses.iter().map(|address| address.trunc());
+    let mut networks: Vec<String> =
+        inside.chain(enrollment.networks.iter().copied()).map(|prefix| prefix.to_string()).collect();
+    networks.sort_unstable();
+    networks.dedup();
+    let endpoints = enrollment.addresses.iter().map(|address| SocketAddr::new(*address, port).to_string());
+    Some(Granted {
+        version: VERSION,
+        address: ipnet::IpNet::from(known.address).to_string(),
+        behind: known.networks.iter().map(ToString::to_string).collect(),
+        public_key: PrivateKey::new(interface.private_key.clone()).public().to_string(),
+        endpoints: endpoints.collect(),
+        networks,
+        mtu: interface.mtu,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=";
+    const THEIRS: &str = "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=";
+
+    fn settings(more: &str) -> Settings {
+        let text = format!(
+            "set interfaces wireguard wg0 address 10.255.0.1/24\n\
+             set interfaces wireguard wg0 port 51820\n\
+             set interfaces wireguard wg0 private-key {KEY}\n\
+             set service enrollment address 198.51.100.1\n\
+             set service enrollment interface wg0\n\
+             set service enrollment network 10.1.0.0/24\n\
+             set service enrollment branch berlin address 10.255.0.2\n\
+             set service enrollment branch berlin network 10.2.0.0/24\n\
+             set service enrollment branch berlin token hash {KEY}\n\
+             set service enrollment branch berlin token expires 1000\n{more}"
+        );
+        Settings::new(&config::parse(&text).expect("right")).expect("right").0
+    }
+
+    fn key(text: &str) -> PublicKey {
+        let bytes = Base64::decode_vec(text).expect("right");
+        PublicKey(bytes.try_into().expect("32 bytes"))
+    }
+
+    fn asked(more: &str, now: u64) -> Result<Decision, Refusal> {
+        decide(&settings(more), "berlin", (&key(KEY).0, &key(THEIRS)), now)
+    }
+
+    #[test]
+    fn a_branch_becomes_a_peer_with_its_networks_and_learns_its_side() {
+        let Ok(Decision::Commit(edits, granted)) = asked("", 999) else { panic!("it is right") };
+        assert_eq!(
+            edits,
+            [
+                &*format!("set interfaces wireguard wg0 peer berlin public-key {THEIRS}"),
+                "set interfaces wireguard wg0 peer berlin allowed-ips 10.255.0.2/32",
+                "set interfaces wireguard wg0 peer berlin allowed-ips 10.2.0.0/24",
+                "delete service enrollment branch berlin token",
+                &format!("set service enrollment branch berlin token hash {KEY}"),
+                "set service enrollment branch berlin token expires 1000",
+                "set service enrollment branch berlin joined 999"
+            ]
+        );
+        assert_eq!((&*granted.address, &*granted.endpoints[0]), ("10.255.0.2/32", "198.51.100.1:51820"));
+        assert_eq!(granted.networks, ["10.1.0.0/24", "10.255.0.0/24"]);
+        assert_eq!(granted.public_key, PrivateKey::new(crypto::Secret::new(key(KEY).0)).public().to_string());
+        let committed = settings(&format!("{}\n", edits.join("\n")));
+        let again = decide(&committed, "berlin", (&key(KEY).0, &key(THEIRS)), 999);
+        assert_eq!(again, Ok(Decision::Again(granted)), "the answer may be lost");
+        assert_eq!(decide(&committed, "berlin", (&key(KEY).0, &key(KEY)), 999), Err(Refusal::Used));
+    }
+
+    #[test]
+    fn what_is_over_is_refused_and_says_what_to_type() {
+        assert_eq!(asked("", 1000), Err(Refusal::Expired));
+        assert_eq!(asked("set service enrollment branch berlin token revoked", 1), Err(Refusal::Revoked));
+        assert_eq!(asked("set service enrollment branch berlin joined 1", 2), Err(Refusal::Used));
+        assert_eq!(asked("delete service enrollment branch berlin token", 1), Err(Refusal::Unknown));
+        let other = decide(&settings(""), "berlin", (&[0; 32], &key(THEIRS)), 1);
+        assert_eq!(other, Err(Refusal::Unknown), "another token was made meanwhile");
+        let (status, Refused { error, fix }) = Refusal::Used.answer("berlin");
+        assert!(status == 410 && error.contains("another router") && fix.contains("enroll retire berlin"));
+    }
+}

@@ -1,0 +1,310 @@
+//! Answers branches: limits ── request ── secret ── decision ── commit, saved ── answer.
+
+use super::grant::{Decision, Refusal, decide};
+use super::message::{Granted, Refused, Request as Asked, VERSION};
+use super::token;
+use crate::daemon::{Daemon, Outcome};
+use crate::limiter::{Limiter, Rate};
+use crate::listen::Answering;
+use crate::local::Local;
+use crate::place::Place;
+use crate::reply::{json, retry_after};
+use crate::source::Source;
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use base64ct::{Base64, Encoding};
+use config::Settings;
+use crypto::PublicKey;
+use gateway::api::connections::Deadline;
+use gateway::api::model::{Commit, InForce, Saved, Via};
+use gateway::api::server::whole;
+use gateway::https::wire::Token;
+use hyper::Request;
+use hyper::body::{Bytes, Incoming};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+/// Where branches ask.
+pub(super) const PLACE: &str = "/v1/enroll";
+/// Bytes of a request.
+const LONGEST: usize = 1024;
+/// Requests of a source: 10 at once, then one in 10 s. A branch sends one.
+const REQUESTS: Rate = Rate { burst: 10.0, per_second: 0.1 };
+/// Sources that are remembered.
+const SOURCES: usize = 4096;
+/// How long the answer to a wrong secret is held back.
+const WRONG_DELAY: Duration = Duration::from_millis(500);
+/// Commits that are tried when others change the same meanwhile.
+const TRIES: usize = 3;
+/// When to ask again while a commit must be confirmed, or the daemon does not answer.
+const LATER: Duration = Duration::from_secs(10);
+
+/// The state that all requests share.
+pub(crate) struct Enrolling {
+    daemon: Daemon,
+    local: Arc<dyn Local>,
+    /// Hashes of secrets by branch.
+    hashes: Mutex<Arc<BTreeMap<String, [u8; 32]>>>,
+    requests: Mutex<Limiter<Source>>,
+    /// One branch joins after the other.
+    one: tokio::sync::Mutex<()>,
+}
+
+/// Why a request is refused.
+enum Denied {
+    /// This answer is meant for good.
+    Refused(StatusCode, Refused),
+    /// It may be sent again.
+    Later(String),
+}
+
+impl Enrolling {
+    pub(crate) fn new(place: &Place, local: Arc<dyn Local>) -> Self {
+        Self {
+            daemon: Daemon::new(place.api.clone()),
+            local,
+            hashes: Mutex::default(),
+            requests: Mutex::new(Limiter::new(REQUESTS, SOURCES)),
+            one: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// The tokens that count from now on; one whose hash cannot be read does not.
+    pub(crate) fn set_serving(&self, tokens: &[Token]) {
+        let hash = |text: &str| Base64::decode_vec(text).ok()?.try_into().ok();
+        let hashes = tokens.iter().filter_map(|token| Some((token.branch.clone(), hash(&token.hash)?)));
+        *self.hashes.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(hashes.collect());
+    }
+
+    /// Whether a secret is that of a branch. A branch that does not exist takes as long.
+    fn is_right(&self, branch: &str, secret: &[u8]) -> bool {
+        let hashes = Arc::clone(&self.hashes.lock().unwrap_or_else(PoisonError::into_inner));
+        let known = hashes.get(branch);
+        let is_equal = known.unwrap_or(&[0; 32]).ct_eq(&token::hash(secret));
+        bool::from(is_equal) && known.is_some()
+    }
+
+    async fn respond(&self, body: Bytes, source: Source) -> Result<Granted, Denied> {
+        let (asked, key) = read(&body)?;
+        drop(body);
+        let secret =
+            Base64::decode_vec(asked.secret.as_str()).map(Zeroizing::new).map_err(|_| malformed())?;
+        if !self.is_right(&asked.branch, &secret) {
+            tracing::warn!("enrollment: {source} sends a token that is not known");
+            tokio::time::sleep(WRONG_DELAY).await;
+            let error = "this token is not known here: another one was made since, or the branch was retired";
+            let fix = "at head office: postern enroll list, and postern enroll create BRANCH".to_owned();
+            return Err(Denied::Refused(StatusCode::FORBIDDEN, Refused { error: error.to_owned(), fix }));
+        }
+        let hash = token::hash(&secret);
+        drop(secret);
+        let _one = self.one.lock().await;
+        let granted = self.join(&asked.branch, (&hash, &key)).await?;
+        tracing::info!("enrollment: branch {} has joined from {source}", asked.branch);
+        Ok(granted)
+    }
+
+    /// Puts the branch in force, and saves the configuration.
+    async fn join(&self, branch: &str, with: (&[u8; 32], &PublicKey)) -> Result<Granted, Denied> {
+        let later = |refused: crate::daemon::Refused| Denied::Later(refused.error);
+        for _ in 0..TRIES {
+            let in_force = self.daemon.in_force().await.map_err(later)?;
+            // It would be undone together with that.
+            if in_force.confirm.is_some() {
+                return Err(Denied::Later("a commit at head office waits to be confirmed".to_owned()));
+            }
+            let settings = settings(&in_force)?;
+            let decided = decide(&settings, branch, with, now());
+            drop(settings);
+            let (edits, granted) = match decided {
+                Ok(Decision::Commit(edits, granted)) => (edits, granted),
+                Ok(Decision::Again(granted)) => {
+                    self.save(in_force).await?;
+                    return Ok(granted);
+                }
+                Err(refusal) => return Err(refused(&refusal, branch)),
+            };
+            let commit = Commit {
+                base: in_force.revision,
+                edits: edits.iter().map(|edit| edit.as_str().into()).collect(),
+                comment: Some(format!("branch {branch} joined")),
+                user: "enrollment".to_owned(),
+                via: Via::Api,
+                ..Commit::default()
+            };
+            let committed = self.daemon.commit(&commit).await.map_err(|error| not_taken(error, branch))?;
+            if let Outcome::Committed(_) = committed {
+                self.save(self.daemon.in_force().await.map_err(later)?).await?;
+                return Ok(granted);
+            }
+        }
+        Err(Denied::Later("the configuration of head office is being changed".to_owned()))
+    }
+
+    async fn save(&self, in_force: InForce) -> Result<(), Denied> {
+        if in_force.saved {
+            return Ok(());
+        }
+        let (local, revision) = (Arc::clone(&self.local), in_force.revision);
+        let saved = tokio::task::spawn_blocking(move || local.save(&in_force, &in_force.file)).await;
+        let hash = match saved {
+            Ok(Ok(hash)) => hash,
+            Ok(Err(error)) => {
+                // The branch works until the daemon restarts; head office has to know.
+                tracing::error!(
+                    "enrollment: a branch has joined, but the configuration is not saved: {error}"
+                );
+                return Ok(());
+            }
+            Err(error) => return Err(Denied::Later(error.to_string())),
+        };
+        self.daemon.saved(&Saved { hash, revision }).await.map_err(|refused| Denied::Later(refused.error))
+    }
+}
+
+/// A request with its public key.
+fn read(body: &[u8]) -> Result<(Asked, PublicKey), Denied> {
+    let asked: Asked = serde_json::from_slice(body).map_err(|_| malformed())?;
+    if asked.version != VERSION {
+        let error = format!("head office speaks version {VERSION}, and the branch version {}", asked.version);
+        let fix = "install the same version of Postern on both".to_owned();
+        return Err(Denied::Refused(StatusCode::BAD_REQUEST, Refused { error, fix }));
+    }
+    let key = Base64::decode_vec(&asked.public_key).ok().and_then(|key| key.try_into().ok());
+    Ok((asked, PublicKey(key.ok_or_else(malformed)?)))
+}
+
+fn malformed() -> Denied {
+    let (error, fix) = ("the request is no request of postern join", "postern join TOKEN");
+    Denied::Refused(StatusCode::BAD_REQUEST, Refused { error: error.to_owned(), fix: fix.to_owned() })
+}
+
+/// What the daemon says of a commit, which may be wrong for good: only head office hears what of its configuration is in the way.
+fn not_taken(error: crate::daemon::Refused, branch: &str) -> Denied {
+    if error.status != StatusCode::BAD_REQUEST {
+        return Denied::Later(error.error);
+    }
+    tracing::error!("enrollment: branch {branch} cannot join: {}", error.error);
+    let fix = "at head office: journalctl -u postern says why".to_owned();
+    let error = format!("its configuration has no room for branch {branch}");
+    Denied::Refused(StatusCode::CONFLICT, Refused { error, fix })
+}
+
+fn refused(refusal: &Refusal, branch: &str) -> Denied {
+    let (status, refused) = refusal.answer(branch);
+    Denied::Refused(status, refused)
+}
+
+fn settings(in_force: &InForce) -> Result<Settings, Denied> {
+    let read = config::parse(in_force.text.as_str()).and_then(|tree| Settings::new(&tree));
+    let wrong = |_| Denied::Later("head office cannot read its own configuration".to_owned());
+    read.map(|(settings, _)| settings).map_err(wrong)
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+impl Answering for Enrolling {
+    const NAME: &'static str = "enrollment";
+
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        source: Source,
+        deadline: Deadline,
+        _: Duration,
+    ) -> Response {
+        let taken = {
+            let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+            requests.take(&source, Instant::now())
+        };
+        if let Err(wait) = taken {
+            let error = "this address has asked too often".to_owned();
+            let fix = format!("wait {} seconds", wait.as_secs() + 1);
+            return retry_after(said(StatusCode::TOO_MANY_REQUESTS, &Refused { error, fix }), wait);
+        }
+        let (head, body) = request.into_parts();
+        if head.method != Method::POST || head.uri.path() != PLACE {
+            let (error, fix) = ("branches join here, and nothing else".to_owned(), "postern join TOKEN");
+            return said(StatusCode::NOT_FOUND, &Refused { error, fix: fix.to_owned() });
+        }
+        let outcome = match whole(body, LONGEST).await {
+            Ok(body) => {
+                deadline.suspend();
+                self.respond(body, source).await
+            }
+            Err(_) => Err(malformed()),
+        };
+        match outcome {
+            Ok(granted) => said(StatusCode::OK, &granted),
+            Err(Denied::Refused(status, refused)) => said(status, &refused),
+            Err(Denied::Later(error)) => {
+                tracing::warn!("enrollment: {source} cannot join yet: {error}");
+                let fix = "type the same command again, later".to_owned();
+                retry_after(said(StatusCode::SERVICE_UNAVAILABLE, &Refused { error, fix }), LATER)
+            }
+        }
+    }
+
+    fn not_allowed(why: &str) -> Response {
+        let fix = "at head office: set service enrollment allow-client address ADDRESS".to_owned();
+        said(StatusCode::FORBIDDEN, &Refused { error: why.to_owned(), fix })
+    }
+}
+
+fn said(status: StatusCode, answer: &impl serde::Serialize) -> Response {
+    json(status, serde_json::to_vec(answer).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Local for Nothing {
+        fn operate(&self, _: &[&str]) -> Result<String, String> {
+            Err(String::new())
+        }
+
+        fn save(&self, _: &InForce, _: &str) -> Result<String, String> {
+            Err(String::new())
+        }
+    }
+
+    #[test]
+    fn only_the_secret_of_the_branch_itself_is_right() {
+        let place = Place { api: "/nonexistent.sock".into(), state: "/nonexistent".into() };
+        let enrolling = Enrolling::new(&place, Arc::new(Nothing));
+        let token = |branch: &str, hash: &str| Token { branch: branch.to_owned(), hash: hash.to_owned() };
+        let hash = Base64::encode_string(&token::hash(b"a secret"));
+        enrolling.set_serving(&[token("berlin", &hash), token("lyon", "AAAA")]);
+        assert!(enrolling.is_right("berlin", b"a secret"));
+        for (branch, secret) in [("berlin", &b"another"[..]), ("lyon", b"a secret"), ("rome", b"a secret")] {
+            assert!(!enrolling.is_right(branch, secret), "{branch}");
+        }
+        enrolling.set_serving(&[]);
+        assert!(!enrolling.is_right("berlin", b"a secret"), "it was retired");
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_without_its_secret() {
+        let status = |body: &str| match read(body.as_bytes()) {
+            Err(Denied::Refused(status, Refused { error, .. })) if !error.contains("Sesame") => status,
+            _ => panic!("{body}"),
+        };
+        let whole = |version: u32, key: &str| {
+            format!(r#"{{"version":{version},"branch":"b","secret":"OpenSesame","public_key":"{key}"}}"#)
+        };
+        let key = Base64::encode_string(&[7; 32]);
+        assert!(read(whole(1, &key).as_bytes()).is_ok());
+        for wrong in ["", "{", "[]", "null", r#"{"secret":"OpenSesame"}"#, &whole(2, &key), &whole(1, "AAAA")]
+        {
+            assert_eq!(status(wrong), StatusCode::BAD_REQUEST);
+        }
+    }
+}
