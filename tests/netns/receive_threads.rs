@@ -110,9 +110,13 @@ fn many_peers_are_spread_over_the_threads_and_nothing_is_lost() {
     for reason in ["replayed", "unknown-sa", "bad-tag", "foreign-source", "no-key"] {
         assert_eq!(dropped(&hub.interface, reason), 0, "{reason}");
     }
-    let names = hub.process.threads().expect("it runs");
-    let workers = names.values().filter(|(name, _)| [" in", " out"].iter().any(|role| name.contains(role)));
-    assert_eq!(workers.count(), 2 * THREADS);
+    // The kernel may leave out threads of a list while another thread of the process ends.
+    let workers = || {
+        let names = hub.process.threads().expect("it runs");
+        names.values().filter(|(name, _)| [" in", " out"].iter().any(|role| name.contains(role))).count()
+    };
+    let counts: Vec<usize> = (0..10).map(|_| workers()).collect();
+    assert_eq!(counts.iter().max(), Some(&(2 * THREADS)), "{counts:?}");
 }
 
 /// iperf3 by UDP, eight flows at once: datagrams that came, and those that came behind a later one.
