@@ -31,6 +31,7 @@ pub mod rights;
 pub mod secgw;
 pub mod service;
 pub mod snmp;
+pub mod thread_name;
 pub mod tunnel_interface;
 pub mod unix_socket;
 mod unsent;

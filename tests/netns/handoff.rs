@@ -8,10 +8,7 @@ use lab::{Lab, Process, wait_until};
 /// Seconds that the crypto threads of a process have run, each.
 fn crypto_threads(process: Process) -> Vec<f64> {
     let (names, seconds) = (process.threads().expect("it runs"), process.cpu_of_threads().expect("it runs"));
-    // The kernel keeps 15 bytes of "INTERFACE crypto".
-    let is_crypto = |name: &str| {
-        name.split_once(' ').is_some_and(|(_, role)| role.starts_with("cr") && "crypto".starts_with(role))
-    };
+    let is_crypto = |name: &str| name.ends_with(" crypto");
     let crypto = names.iter().filter(|(_, (name, _))| is_crypto(name));
     crypto.filter_map(|(id, _)| seconds.get(id).copied()).collect()
 }

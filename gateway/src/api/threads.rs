@@ -2,6 +2,7 @@
 
 use super::Shown;
 use super::model::{Handoff, Thread, Threads};
+use crate::thread_name::is_thread_of;
 use crate::tunnel_interface::Counters;
 use axum::Json;
 use axum::extract::State;
@@ -9,9 +10,6 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// The longest name that the kernel has of a thread, in bytes.
-const LONGEST: usize = 15;
 
 pub(super) async fn threads(State(shown): State<Shown>) -> Json<Threads> {
     Json(shown.threads())
@@ -45,11 +43,7 @@ fn of_process(tasks: &Path, interfaces: &[&str]) -> Vec<Thread> {
     let thread = |entry: fs::DirEntry| {
         let read = |file: &str| fs::read_to_string(entry.path().join(file)).ok();
         let name = read("comm")?.trim_end().to_owned();
-        let is_of = |interface: &&str| {
-            let whole = format!("{interface} ");
-            name.starts_with(whole.get(..LONGEST).unwrap_or(&whole))
-        };
-        interfaces.iter().find(|interface| is_of(interface))?;
+        interfaces.iter().find(|interface| is_thread_of(&name, interface))?;
         // proc_pid_schedstat(5): the time on a processor, then that of waiting for one.
         let schedstat = read("schedstat")?;
         let mut times = schedstat.split_whitespace().map_while(|word| word.parse().ok());
@@ -73,7 +67,7 @@ mod tests {
         let all = [
             ("7", "wg0 out", "5000 1 2"),
             ("8", "wg01 out", "1 1 1"),
-            ("9", "averylonginterf", "9 9 9"),
+            ("9", "averylongin out", "9 9 9"),
             ("10", "wg0 in", "not a number"),
             ("11", "postern", "3 3 3"),
         ];
@@ -87,7 +81,7 @@ mod tests {
         }
         let mut found = of_process(tasks.path(), &["wg0", "averylonginterface"]);
         found.sort_by_key(|thread| thread.id);
-        let expected = [(7, "wg0 out", 5000, 1), (9, "averylonginterf", 9, 9)];
+        let expected = [(7, "wg0 out", 5000, 1), (9, "averylongin out", 9, 9)];
         let expected = expected.map(|(id, name, nanoseconds, waited)| Thread {
             id,
             name: name.to_owned(),

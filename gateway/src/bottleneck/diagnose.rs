@@ -5,6 +5,7 @@ use super::host::Shares;
 use super::words::{percent, rate};
 use crate::api::model::{Bottleneck, Drop, Limit, OffloadState, StageShare, StageTime, Thread, Worker};
 use crate::datapath::{decrypt, encrypt};
+use crate::thread_name::thread_name;
 use crate::tunnel_interface::{MOST_RECEIVING, worker_name};
 
 /// A worker that runs, or waits for a processor, for this part of the time has no reserve.
@@ -23,8 +24,6 @@ const QUIET: f64 = 10.0;
 const SMALL: f64 = 300.0;
 /// Processors that must be idle for a further thread to help.
 const SPARE: f64 = 0.5;
-/// The longest name that the kernel has of a thread, in bytes.
-const LONGEST: usize = 15;
 
 /// The threads of a direction: the names that follow that of the interface.
 const DIRECTIONS: [(&str, &[&str]); 2] = [("out", &["out"]), ("in", &["in", "raw", "tcp"])];
@@ -74,14 +73,14 @@ impl<'a> Seen<'a> {
         let seconds = after.at.saturating_duration_since(before.at).as_secs_f64().max(1e-3);
         // Those of further receiving threads have numbers.
         let names = roles.iter().flat_map(|role| {
-            let number = move |number| format!("{interface} {}", worker_name(role, number));
+            let number = move |number| thread_name(interface, &worker_name(role, number));
             (0..MOST_RECEIVING).map(number)
         });
         let busiest = names
             .filter_map(|name| busy(before, after, &name, seconds))
             .max_by(|one, other| (one.1 + one.2).total_cmp(&(other.1 + other.2)));
         let (thread, load, waited) =
-            busiest.unwrap_or_else(|| (format!("{interface} {direction}"), 0.0, 0.0));
+            busiest.unwrap_or_else(|| (thread_name(interface, direction), 0.0, 0.0));
         let is_of = |worker: &&Worker| {
             let way = worker.worker.split(' ').next();
             worker.interface == interface && way == Some(direction)
@@ -354,10 +353,9 @@ fn threads_of(interface: &str) -> Option<String> {
 
 /// The name of a thread, with the parts of the time that it ran and waited for a processor.
 fn busy(before: &Reading, after: &Reading, name: &str, seconds: f64) -> Option<(String, f64, f64)> {
-    let cut = name.get(..LONGEST).unwrap_or(name);
     let of = |reading: &Reading, id: Option<u32>| -> Option<Thread> {
         let mut threads =
-            reading.threads.iter().filter(|it| it.name == cut && id.is_none_or(|id| it.id == id));
+            reading.threads.iter().filter(|it| it.name == name && id.is_none_or(|id| it.id == id));
         threads.next().cloned()
     };
     let now = of(after, None)?;

@@ -7,6 +7,7 @@
 
 use super::settings::PortShare;
 use crate::rights::Rights;
+use crate::thread_name::thread_name;
 use port::schedule::yield_to_packets;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -68,7 +69,7 @@ impl Share {
             }
             LocalSet::new().block_on(&runtime, serve(Rc::new(wanted), queued, ended));
         };
-        let thread = thread::Builder::new().name(format!("{interface} share")).spawn(body)?;
+        let thread = thread::Builder::new().name(thread_name(interface, "share")).spawn(body)?;
         Ok(Self { queue, ends: Some(ends), thread: Some(thread) })
     }
 

@@ -5,6 +5,7 @@ use super::options::processors;
 use crate::datapath::handoff::CryptoThreads;
 use crate::datapath::idle_cores::IdleCores;
 use crate::rights::Rights;
+use crate::thread_name::thread_name;
 use config::settings::{Processors, Threads};
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -38,7 +39,7 @@ impl TunnelInterface {
         handles.retain(|handle| !handle.is_finished());
         let others = self.outbound_wakes.len() + self.inbound_wakes.len() + self.raw_wakes.len();
         for (place, body) in (others..).zip(bodies) {
-            let name = format!("{} crypto", self.device.name());
+            let name = thread_name(self.device.name(), "crypto");
             let pinning = Arc::clone(&self.pinning);
             handles.push(thread::Builder::new().name(name).spawn(move || {
                 let _pinned = pinning.enter(place);

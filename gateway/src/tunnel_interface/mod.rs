@@ -40,6 +40,7 @@ use crate::host;
 use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::occupied;
 use crate::rights::Rights;
+use crate::thread_name::thread_name;
 use arc_swap::ArcSwapOption;
 use binding::Binding;
 use link::Follower;
@@ -380,11 +381,11 @@ impl TunnelInterface {
         workers.chain([&self.tcp_wake]).for_each(|wake| wake.notify());
     }
 
-    /// Starts a thread that carries packets, at the next place of those that are pinned.
+    /// Starts a worker. It has the next place in the order in which threads are pinned.
     fn spawn_worker(&mut self, role: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let (pinning, place) = (Arc::clone(&self.pinning), self.workers);
         self.workers += 1;
-        let name = format!("{} {role}", self.device.name());
+        let name = thread_name(self.device.name(), role);
         self.threads.push(thread::Builder::new().name(name).spawn(move || {
             let _pinned = pinning.enter(place);
             Rights::Packets.keep();
@@ -394,7 +395,7 @@ impl TunnelInterface {
     }
 
     fn spawn(&mut self, role: &str, rights: Rights, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        let name = format!("{} {role}", self.device.name());
+        let name = thread_name(self.device.name(), role);
         self.threads.push(thread::Builder::new().name(name).spawn(move || {
             rights.keep();
             body();

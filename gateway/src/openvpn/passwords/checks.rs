@@ -3,6 +3,7 @@
 use super::queue::{Full, Queue};
 use super::{Attempt, Users};
 use crate::rights::Rights;
+use crate::thread_name::thread_name;
 use port::schedule::yield_to_packets;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -40,7 +41,7 @@ impl Checks {
         let checks = Self(Arc::clone(&shared));
         for _ in 0..THREADS {
             let shared = Arc::clone(&shared);
-            let thread = thread::Builder::new().name(format!("{interface} password"));
+            let thread = thread::Builder::new().name(thread_name(interface, "password"));
             let spawned = thread.spawn(move || {
                 Rights::None.keep();
                 if let Err(error) = yield_to_packets() {
