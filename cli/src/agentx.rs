@@ -120,8 +120,9 @@ impl Source {
         match read {
             Ok((facts, health)) => {
                 self.is_silent = false;
-                self.mib = Mib::new(&facts, &health, &mut self.numbers);
-                self.changes.look(&facts, &health, &mut self.numbers)
+                let numbered = self.numbers.assign(&facts.tunnels);
+                self.mib = Mib::new(&facts, &health, &numbered);
+                self.changes.look(&facts, &health, &numbered)
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.is_silent, true) {

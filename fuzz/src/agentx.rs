@@ -12,7 +12,7 @@ pub fn messages(data: &[u8]) {
     let payload = &data[HEADER..];
     let Ok(message) = header.message(&payload[..payload.len().min(header.length)]) else { return };
     let facts = Facts { tunnels: vec![Tunnel::default()], drops: vec![Drop::default()], ..Facts::default() };
-    let mib = Mib::new(&facts, &Health::default(), &mut Numbers::default());
+    let mib = Mib::new(&facts, &Health::default(), &Numbers::default().assign(&facts.tunnels));
     if let Next::Send(bytes) = answer(&header, &message, &mib) {
         let sent = Header::parse(&bytes).ok().flatten();
         // Answers may be longer than requests.

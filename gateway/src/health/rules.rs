@@ -99,7 +99,8 @@ pub static RULES: &[Rule] = &[
     rule("files-low", Critical, 10, "{}% of the file descriptors in use", files_low).from(90),
 ];
 
-fn name(tunnel: &Tunnel) -> String {
+/// The tunnel as alerts name it.
+pub(crate) fn name(tunnel: &Tunnel) -> String {
     let number = tunnel.tunnel.map(|number| format!(" {number}")).unwrap_or_default();
     format!("{} {}{number}", tunnel.interface, tunnel.peer.replace(char::is_control, "?"))
 }

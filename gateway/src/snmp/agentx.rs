@@ -321,15 +321,6 @@ pub fn notify(session: u32, packet: u32, event: &[u32], binds: &[VarBind]) -> Ve
     writer.finish()
 }
 
-/// Ends the session, as the sub-agent does.
-pub fn close(session: u32, packet: u32) -> Vec<u8> {
-    /// The sub-agent is shutting down.
-    const SHUTDOWN: u8 = 5;
-    let mut writer = Writer::new(CLOSE, session, 0, packet);
-    writer.0.extend([SHUTDOWN, 0, 0, 0]);
-    writer.finish()
-}
-
 /// Answers a message of snmpd. `index` is the number of the name that has the error, from 1 on.
 pub fn response(to: &Header, error: u16, index: u16, binds: &[VarBind]) -> Vec<u8> {
     let mut writer = Writer::new(RESPONSE, to.session, to.transaction, to.packet);

@@ -1,7 +1,7 @@
 //! What receivers of traps hear: tunnels that fail and work again, alerts that fire and are resolved.
 
 use super::agentx::{Oid, Value, VarBind};
-use super::mib::{Numbers, name, state};
+use super::mib::{Numbered, name, state, text};
 use crate::facts::model::{Facts, State};
 use crate::health::model::{Alert, AlertState, Health, Severity};
 use std::collections::{BTreeMap, HashMap};
@@ -31,8 +31,7 @@ struct Seen {
 
 impl Changes {
     /// What has changed since the last look. The first look only remembers.
-    pub fn look(&mut self, facts: &Facts, health: &Health, numbers: &mut Numbers) -> Vec<Trap> {
-        let numbered = numbers.assign(&facts.tunnels);
+    pub fn look(&mut self, facts: &Facts, health: &Health, numbered: &Numbered) -> Vec<Trap> {
         let firing = health.alerts.iter().filter(|it| it.state == AlertState::Firing);
         let now = Seen {
             tunnels: numbered.iter().map(|(number, at)| (*number, facts.tunnels[*at].state)).collect(),
@@ -40,7 +39,7 @@ impl Changes {
         };
         let mut traps = Vec::new();
         if let Some(before) = &self.before {
-            for (number, at) in &numbered {
+            for (number, at) in numbered {
                 let tunnel = &facts.tunnels[*at];
                 let event = match (before.tunnels.get(number), tunnel.state) {
                     (Some(State::Up | State::Waiting), State::Down) => TUNNEL_DOWN,
@@ -48,7 +47,7 @@ impl Changes {
                     _ => continue,
                 };
                 let binds = vec![
-                    (name(&[1, 2, 1, 4, *number]), Value::Text(short(&tunnel.peer))),
+                    (name(&[1, 2, 1, 4, *number]), text(&tunnel.peer)),
                     (name(&[1, 2, 1, 6, *number]), state(tunnel.state)),
                 ];
                 traps.push((name(&[0, event]), binds));
@@ -64,23 +63,13 @@ impl Changes {
     }
 }
 
-/// At most 255 bytes.
-fn short(text: &str) -> String {
-    text.chars().take(63).collect()
-}
-
 fn alert(event: u32, alert: &Alert) -> Trap {
     let severity = match alert.severity {
         Severity::Warning => 1,
         Severity::Critical => 2,
     };
-    let sentence: String = alert.sentence.chars().take(255 / 4).collect();
-    let values = [
-        Value::Text(short(&alert.rule)),
-        Value::Integer(severity),
-        Value::Text(short(&alert.subject)),
-        Value::Text(sentence),
-    ];
+    let values =
+        [text(&alert.rule), Value::Integer(severity), text(&alert.subject), text(&alert.sentence)];
     let binds = (1..).zip(values).map(|(number, value)| (name(&[1, 5, number, 0]), value));
     (name(&[0, event]), binds.collect())
 }

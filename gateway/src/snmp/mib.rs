@@ -7,6 +7,7 @@ use super::agentx::{Oid, Value};
 use crate::api::model::{CryptoEngine, EngineState};
 use crate::facts::model::{Drop, Facts, Protocol, State, Tunnel};
 use crate::health::model::{AlertState, Health};
+use crate::health::rules;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// `posternMIB`: below the numbers that Net-SNMP leaves for experiments, until the project has one of its own.
@@ -51,6 +52,9 @@ pub struct Numbers {
     known: HashMap<Key, u32>,
 }
 
+/// The places of tunnels in the facts, by number.
+pub type Numbered = BTreeMap<u32, usize>;
+
 type Key = (Protocol, String, String, Option<u32>);
 
 fn key(tunnel: &Tunnel) -> Key {
@@ -59,7 +63,7 @@ fn key(tunnel: &Tunnel) -> Key {
 
 impl Numbers {
     /// The numbers of these tunnels. What is there no more is forgotten.
-    pub fn assign(&mut self, tunnels: &[Tunnel]) -> BTreeMap<u32, usize> {
+    pub fn assign(&mut self, tunnels: &[Tunnel]) -> Numbered {
         let mut keys: Vec<(Key, usize)> = tunnels.iter().enumerate().map(|(at, it)| (key(it), at)).collect();
         keys.sort_unstable();
         keys.dedup_by(|one, other| one.0 == other.0);
@@ -96,9 +100,8 @@ fn preferred((protocol, interface, peer, tunnel): &Key) -> u32 {
 }
 
 impl Mib {
-    /// The objects of a snapshot.
-    pub fn new(facts: &Facts, health: &Health, numbers: &mut Numbers) -> Self {
-        let numbered = numbers.assign(&facts.tunnels);
+    /// The objects of a snapshot, whose tunnels have these numbers.
+    pub fn new(facts: &Facts, health: &Health, numbered: &Numbered) -> Self {
         let troubles: HashMap<&str, &str> = health
             .alerts
             .iter()
@@ -107,7 +110,7 @@ impl Mib {
             .collect();
         let tunnels = numbered.iter().map(|(number, at)| {
             let tunnel = &facts.tunnels[*at];
-            (vec![*number], self::tunnel(tunnel, facts.at, troubles.get(&*subject(tunnel)).copied()))
+            (vec![*number], self::tunnel(tunnel, facts.at, troubles.get(&*rules::name(tunnel)).copied()))
         });
         let tables = vec![
             Table::new(GATEWAY, 1, vec![(vec![0], gateway(facts, health))]),
@@ -129,10 +132,6 @@ impl Mib {
         (end.is_empty() || *found.0 < *end).then_some(found)
     }
 
-    /// How many rows there are.
-    pub fn rows(&self) -> usize {
-        self.tables.iter().map(|table| table.rows.len()).sum()
-    }
 }
 
 impl Table {
@@ -171,7 +170,8 @@ impl Table {
     }
 }
 
-fn text(text: &str) -> Value {
+/// A text; what is longer than a `DisplayString` is cut off.
+pub fn text(text: &str) -> Value {
     let mut end = text.len().min(LONGEST_TEXT);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -197,12 +197,6 @@ fn gateway(facts: &Facts, health: &Health) -> Vec<Value> {
         of(State::Down),
         gauge(firing),
     ]
-}
-
-/// The tunnel as alerts name it.
-fn subject(tunnel: &Tunnel) -> String {
-    let number = tunnel.tunnel.map(|number| format!(" {number}")).unwrap_or_default();
-    format!("{} {}{number}", tunnel.interface, tunnel.peer.replace(char::is_control, "?"))
 }
 
 /// `posternTunnelState`

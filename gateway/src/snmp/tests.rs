@@ -16,7 +16,7 @@ fn facts(tunnels: Vec<Tunnel>) -> Facts {
 }
 
 fn mib(facts: &Facts) -> Mib {
-    Mib::new(facts, &Health::default(), &mut Numbers::default())
+    Mib::new(facts, &Health::default(), &Numbers::default().assign(&facts.tunnels))
 }
 
 /// A message of snmpd, in its own byte order.
@@ -94,7 +94,6 @@ fn a_walk_over_ten_thousand_tunnels_meets_each_value_once_and_in_order() {
     }
     // Seven objects of the gateway, 13 columns of a tunnel, three directions of a drop.
     assert_eq!(met, 7 + 13 * 10_000 + 3);
-    assert_eq!(mib.rows(), 1 + 10_000 + 3);
 }
 
 #[test]
@@ -152,16 +151,22 @@ fn requests_are_answered_and_nothing_can_be_changed() {
 #[test]
 fn traps_are_sent_once_for_what_changes() {
     let (mut changes, mut numbers) = (Changes::default(), Numbers::default());
+    let sentence = "a sentence that is longer than the name of a peer ".repeat(4);
     let alert = Alert {
         rule: "tunnel-down".into(),
         subject: "wg0 berlin".into(),
+        sentence: sentence.clone(),
         state: AlertState::Firing,
         ..Alert::default()
     };
     let ill = Health { alerts: vec![alert], ..Health::default() };
     let well = Health::default();
     let mut events = |state, health: &Health| -> Vec<Oid> {
-        let traps = changes.look(&facts(vec![tunnel("berlin", state)]), health, &mut numbers);
+        let facts = facts(vec![tunnel("berlin", state)]);
+        let traps = changes.look(&facts, health, &numbers.assign(&facts.tunnels));
+        for (_, binds) in traps.iter().filter(|(event, _)| *event >= name(&[0, 3])) {
+            assert_eq!(binds[3].1, Value::Text(sentence.clone()), "it is whole");
+        }
         traps.into_iter().map(|(event, _)| event).collect()
     };
     assert!(events(State::Down, &ill).is_empty(), "what was so before is no news");

@@ -38,7 +38,7 @@ impl Machine {
         start(&mut self.command(&format!("{} -f -C -c {file} {without} -p {pid} -Lf {log}", self.snmpd)))
     }
 
-    /// What is said of a name, by the objects.
+    /// The answer to a request for a name: values by their names.
     fn ask(&self, program: &str, name: &str) -> BTreeMap<String, String> {
         let words = format!("{program} -v2c -c public -t 5 -r 0 -On 127.0.0.1:1161 {name}");
         let output = self.command(&words).output().expect("it runs");
@@ -91,7 +91,7 @@ fn snmpd_walks_over_tunnels_restarts_and_sends_traps() {
     let _running = machine.snmpd();
     wait_until(PATIENCE, || walked().contains_key(&column(8)))
         .unwrap_or_else(|error| panic!("{error}: {:?}, {:?}", walked(), machine.files.read("log")));
-    // The other end is gone, and somebody misses it.
+    // The peer ends, and pings that get no answer make WireGuard notice.
     let process = b.process.expect("it was started");
     b.signal(Signal::KILL);
     wait_until(PATIENCE, || machine.lab.ended(process).is_some()).expect("it ends");
