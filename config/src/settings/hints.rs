@@ -10,6 +10,12 @@ const FITS: u32 = 1440;
 impl Reader {
     /// Warns of settings that do not work on most networks.
     pub(super) fn hints(&mut self, settings: &Settings) {
+        // Branches that join become peers.
+        let enrolls = |name: &String| settings.enrollment.as_ref().is_some_and(|it| it.interface == *name);
+        let lonely = settings.wireguard.iter().filter(|(_, interface)| interface.peers.is_empty());
+        for (name, _) in lonely.filter(|(name, _)| !enrolls(name)) {
+            self.warn(format!("interfaces wireguard {name} has no peer"));
+        }
         for (name, interface) in settings.wireguard.iter().filter(|(_, interface)| interface.mtu > FITS) {
             let outside = interface.mtu + 80;
             self.warn(format!(

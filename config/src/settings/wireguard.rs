@@ -74,9 +74,6 @@ impl Reader {
     pub(super) fn wireguard(&mut self, name: &str, tree: &Tree) -> Option<WireGuard> {
         let path = format!("interfaces wireguard {name}");
         let peers = self.peers(&path, tree);
-        if peers.is_empty() {
-            self.warnings.push(format!("{path} has no peer"));
-        }
         let Some(private_key) = tree.value("private-key").and_then(secret) else {
             self.error(
                 tree.location(),
