@@ -167,10 +167,10 @@ fn wait(branch: &Gateway, interface: &str) -> Outcome {
     .into())
 }
 
-/// Says what devices behind this router still need.
+/// Says what is not as it should be yet: devices behind this router need forwarding in the kernel.
 fn advise(branch: &Gateway) -> Outcome {
     let status: Status = branch.ask("/v1/status")?;
-    for advice in status.warnings.iter().filter(|advice| advice.fix.contains("forward")) {
+    for advice in &status.warnings {
         eprintln!("Warning: {}\n  fix: {}", advice.what, advice.fix);
     }
     Ok(())

@@ -18,6 +18,7 @@ mod answer;
 mod app;
 mod certificate;
 pub mod client;
+mod clock;
 mod daemon;
 pub mod enrollment;
 mod gate;

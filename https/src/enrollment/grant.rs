@@ -90,7 +90,7 @@ pub(super) fn decide(
 fn granted(enrollment: &Enrollment, interface: &WireGuard, branch: &str) -> Option<Granted> {
     let known = enrollment.branches.get(branch)?;
     let port = interface.port?;
-    let inside = interface.addresses.iter().map(|address| address.trunc());
+    let inside = interface.addresses.iter().map(ipnet::IpNet::trunc);
     let mut networks: Vec<String> =
         inside.chain(enrollment.networks.iter().copied()).map(|prefix| prefix.to_string()).collect();
     networks.sort_unstable();

@@ -3,6 +3,7 @@
 use super::grant::{Decision, Refusal, decide};
 use super::message::{Granted, Refused, Request as Asked, VERSION};
 use super::token;
+use crate::clock::now;
 use crate::daemon::{Daemon, Outcome};
 use crate::limiter::{Limiter, Rate};
 use crate::listen::Answering;
@@ -23,7 +24,7 @@ use hyper::Request;
 use hyper::body::{Bytes, Incoming};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
@@ -79,28 +80,26 @@ impl Enrolling {
         *self.hashes.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(hashes.collect());
     }
 
-    /// Whether a secret is that of a branch. A branch that does not exist takes as long.
-    fn is_right(&self, branch: &str, secret: &[u8]) -> bool {
+    /// Whether this is the hash of the secret of a branch. A branch that does not exist takes as long.
+    fn is_right(&self, branch: &str, hash: &[u8; 32]) -> bool {
         let hashes = Arc::clone(&self.hashes.lock().unwrap_or_else(PoisonError::into_inner));
         let known = hashes.get(branch);
-        let is_equal = known.unwrap_or(&[0; 32]).ct_eq(&token::hash(secret));
+        let is_equal = known.unwrap_or(&[0; 32]).ct_eq(hash);
         bool::from(is_equal) && known.is_some()
     }
 
     async fn respond(&self, body: Bytes, source: Source) -> Result<Granted, Denied> {
         let (asked, key) = read(&body)?;
         drop(body);
-        let secret =
-            Base64::decode_vec(asked.secret.as_str()).map(Zeroizing::new).map_err(|_| malformed())?;
-        if !self.is_right(&asked.branch, &secret) {
+        let secret = Base64::decode_vec(asked.secret.as_str()).map(Zeroizing::new);
+        let hash = token::hash(&secret.map_err(|_| malformed())?);
+        if !self.is_right(&asked.branch, &hash) {
             tracing::warn!("enrollment: {source} sends a token that is not known");
             tokio::time::sleep(WRONG_DELAY).await;
             let error = "this token is not known here: another one was made since, or the branch was retired";
             let fix = "at head office: postern enroll list, and postern enroll create BRANCH".to_owned();
             return Err(Denied::Refused(StatusCode::FORBIDDEN, Refused { error: error.to_owned(), fix }));
         }
-        let hash = token::hash(&secret);
-        drop(secret);
         let _one = self.one.lock().await;
         let granted = self.join(&asked.branch, (&hash, &key)).await?;
         tracing::info!("enrollment: branch {} has joined from {source}", asked.branch);
@@ -204,10 +203,6 @@ fn settings(in_force: &InForce) -> Result<Settings, Denied> {
     read.map(|(settings, _)| settings).map_err(wrong)
 }
 
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
 impl Answering for Enrolling {
     const NAME: &'static str = "enrollment";
 
@@ -283,12 +278,12 @@ mod tests {
         let token = |branch: &str, hash: &str| Token { branch: branch.to_owned(), hash: hash.to_owned() };
         let hash = Base64::encode_string(&token::hash(b"a secret"));
         enrolling.set_serving(&[token("berlin", &hash), token("lyon", "AAAA")]);
-        assert!(enrolling.is_right("berlin", b"a secret"));
+        assert!(enrolling.is_right("berlin", &token::hash(b"a secret")));
         for (branch, secret) in [("berlin", &b"another"[..]), ("lyon", b"a secret"), ("rome", b"a secret")] {
-            assert!(!enrolling.is_right(branch, secret), "{branch}");
+            assert!(!enrolling.is_right(branch, &token::hash(secret)), "{branch}");
         }
         enrolling.set_serving(&[]);
-        assert!(!enrolling.is_right("berlin", b"a secret"), "it was retired");
+        assert!(!enrolling.is_right("berlin", &token::hash(b"a secret")), "it was retired");
     }
 
     #[test]

@@ -12,7 +12,6 @@ use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Seconds for which a session is valid.
 pub(super) const LIFETIME: u64 = 12 * 3600;
@@ -24,11 +23,6 @@ const BYTES: usize = 32;
 const FILE: &str = "sessions.json";
 /// Bytes of the file.
 const LONGEST: u64 = 64 << 10;
-
-/// Seconds since 1970.
-pub(super) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
 
 /// A session: the hash of its name, and when it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
