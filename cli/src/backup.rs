@@ -13,7 +13,6 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Revisions that are backed up without `--revisions`.
 const REVISIONS: usize = 20;
@@ -91,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 }
 
 fn wanted(arguments: &Arguments) -> collect::Wanted {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = output::now();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     collect::Wanted {
         configuration: arguments.config.clone(),

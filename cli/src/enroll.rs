@@ -12,7 +12,7 @@ mod list;
 mod qr;
 mod running;
 
-pub(crate) use running::{Gateway, now};
+pub(crate) use running::Gateway;
 
 use crate::Outcome;
 use clap::{Args, Subcommand};

@@ -2,14 +2,14 @@
 
 use crate::answer::{Answer, Form};
 use crate::monitor::Lines;
-use crate::output::{NOT_UP, ago, timestamp};
+use crate::output::{NOT_UP, ago, now, timestamp};
 use crate::request::Request;
 use crate::{Failure, Outcome};
 use gateway::health::model::{Alert, AlertState, Health, Severity, State};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// How often the daemon is asked.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -160,10 +160,6 @@ fn ended(alert: Alert, at: u64) -> Alert {
     Alert { state: AlertState::Resolved, resolved_at: Some(at), ..alert }
 }
 
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
 fn tell(out: &mut dyn Write, form: Form, alert: &Alert) -> Outcome {
     if form.json {
         writeln!(out, "{}", serde_json::to_string(alert)?)?;
@@ -210,10 +206,10 @@ mod tests {
         let mut told = Told::default();
         let (firing, resolved) = (alert("berlin", AlertState::Firing), alert("berlin", AlertState::Resolved));
         assert_eq!(told.look(&health(&[alert("berlin", AlertState::Pending)])), []);
-        assert_eq!(told.look(&health(&[resolved.clone()])), [], "one that ended before");
+        assert_eq!(told.look(&health(std::slice::from_ref(&resolved))), [], "one that ended before");
         let changes = told.look(&health(&[firing.clone(), resolved.clone()]));
         assert_eq!(states(&changes), [(AlertState::Firing, "berlin")]);
-        assert_eq!(told.look(&health(&[firing.clone()])), [], "once");
+        assert_eq!(told.look(&health(std::slice::from_ref(&firing))), [], "once");
         assert_eq!(states(&told.look(&health(&[resolved]))), [(AlertState::Resolved, "berlin")]);
         told.look(&health(&[firing]));
         assert_eq!(states(&told.look(&health(&[]))), [(AlertState::Resolved, "berlin")], "a restart");

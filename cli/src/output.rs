@@ -17,10 +17,14 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{value:.2} PiB")
 }
 
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
 /// How long ago a moment since 1970 was.
 pub(crate) fn ago(at: u64) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let seconds = now.saturating_sub(at);
+    let seconds = now().saturating_sub(at);
     let parts =
         [(seconds / 86_400, "d"), (seconds / 3600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
     let first = parts.iter().position(|(count, _)| *count != 0);
@@ -63,7 +67,7 @@ mod tests {
     #[test]
     fn sizes_and_times_are_rounded_for_people() {
         assert_eq!([0, 1023, 1 << 20].map(bytes), ["0 B", "1023 B", "1.00 MiB"]);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let now = now();
         assert_eq!(ago(now + 60), "now");
         // Seconds may pass between the two readings of the clock.
         assert!(ago(now - 90_000).starts_with("1d1h"), "{}", ago(now - 90_000));

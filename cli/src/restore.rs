@@ -16,7 +16,6 @@ use std::fs::File;
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 use zeroize::Zeroizing;
 
 /// Bytes of a file that is read: what a backup may have, and what is around it.
@@ -178,7 +177,7 @@ fn target(arguments: &Arguments, backup: &Backup) -> Result<Target, Failure> {
         );
     }
     let state = arguments.state.clone().unwrap_or_else(|| place::state_of(&configuration));
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = output::now();
     Ok(Target {
         state: (!arguments.no_revisions).then_some(state),
         configuration,

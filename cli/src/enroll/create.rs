@@ -1,6 +1,6 @@
 //! `postern enroll create`: a token for a branch.
 
-use super::{Create, Gateway, now, qr};
+use super::{Create, Gateway, qr};
 use crate::answer::{self, Answer};
 use crate::{Failure, Outcome, output};
 use base64ct::{Base64, Encoding};
@@ -61,7 +61,7 @@ pub(super) fn create(head: &mut Gateway, wanted: &Create, json: bool) -> Outcome
         secret,
     };
     let text = token.encode().ok_or("a name has at most 64 characters\n  fix: take a shorter one")?;
-    let expires = now() + wanted.expires.as_secs();
+    let expires = output::now() + wanted.expires.as_secs();
     let path = format!("service enrollment branch {name}");
     let mut edits: Vec<String> = known.map(|_| format!("delete {path}")).into_iter().collect();
     edits.push(format!("set {path} address {address}"));

@@ -1,6 +1,6 @@
 //! `postern enroll list`: the branches, and whether they have joined.
 
-use super::{Gateway, now};
+use super::Gateway;
 use crate::answer::{self, Answer};
 use crate::tabulate::tabulate;
 use crate::{Outcome, output};
@@ -34,7 +34,7 @@ pub(super) fn list(head: &Gateway, json: bool) -> Outcome {
         branch: name.clone(),
         address: branch.address.to_string(),
         networks: branch.networks.iter().map(ToString::to_string).collect(),
-        state: state(branch, now()),
+        state: state(branch, output::now()),
         expires: branch.token.as_ref().filter(|_| branch.joined.is_none()).map(|token| token.expires),
         joined: branch.joined,
         last_handshake: handshake(name),

@@ -12,7 +12,6 @@ use ipnet::IpNet;
 use serde::de::DeserializeOwned;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 use zeroize::Zeroizing;
 
 /// A running gateway and its configuration.
@@ -21,11 +20,6 @@ pub(crate) struct Gateway {
     router: Socket,
     in_force: InForce,
     pub(crate) settings: Settings,
-}
-
-/// Seconds since 1970.
-pub(crate) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 impl Gateway {

@@ -2,12 +2,12 @@
 
 use super::overwrite;
 use crate::answer::{Answer, Form};
-use crate::output::{bytes, timestamp};
+use crate::output::{self, bytes, timestamp};
 use crate::tabulate::tabulate;
 use crate::{Failure, Outcome};
 use serde::Serialize;
 use std::io::Write;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// How often the counters are read.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -74,7 +74,7 @@ fn follow(
         let now = (Instant::now(), read.unwrap_or_default());
         let rates = rates(&before.1, &now.1, now.0.duration_since(before.0));
         before = now;
-        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let at = output::now();
         if form.json {
             writeln!(out, "{}", serde_json::to_string(&Moment { at, rates })?)?;
             out.flush()?;

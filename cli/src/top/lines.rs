@@ -6,9 +6,8 @@ use super::{INTERVAL, Source};
 use crate::Outcome;
 use crate::answer::Form;
 use crate::monitor::rates::bits;
-use crate::output::timestamp;
+use crate::output::{now, timestamp};
 use std::io::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Prints the rates each second, or once.
 pub(super) fn follow(mut source: Source, once: bool, out: &mut dyn Write, form: Form) -> Outcome {
@@ -37,7 +36,7 @@ pub(super) fn follow(mut source: Source, once: bool, out: &mut dyn Write, form: 
 }
 
 fn missing(out: &mut dyn Write, form: Form, why: &str) -> Outcome {
-    let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let at = now();
     let why = why.lines().next().unwrap_or_default();
     if form.json {
         writeln!(out, "{}", serde_json::json!({ "at": at, "error": why }))?;
