@@ -77,17 +77,17 @@ fn crowded(lab: &mut Lab) -> (Gateway, Postern) {
     (hub, postern)
 }
 
-/// Pings all peers, or the gateway from all of them, at the same time; how many were answered.
-fn pings(lab: &Lab, from: &str, last: u8) -> usize {
-    let ping = |number: usize| {
-        let (count, to) = (PINGS.to_string(), format!("10.77.{number}.{last}"));
-        let said = lab.run(from, "ping", &["-c", &count, "-i", "0.02", "-W", "20", "-q", &to]);
+/// Pings addresses at the same time, each `count` times, with so many seconds between two pings; how many were answered.
+pub(crate) fn pings(lab: &Lab, from: &str, addresses: &[String], count: usize, interval: &str) -> usize {
+    let ping = |to: &str| {
+        let count = count.to_string();
+        let said = lab.run(from, "ping", &["-c", &count, "-i", interval, "-W", "20", "-q", to]);
         let said = said.unwrap_or_default();
         let answered = said.split(" received").next().and_then(|text| text.rsplit(' ').next());
         answered.and_then(|number| number.parse().ok()).unwrap_or(0)
     };
     std::thread::scope(|scope| {
-        let all: Vec<_> = (0..PEERS).map(|number| scope.spawn(move || ping(number))).collect();
+        let all: Vec<_> = addresses.iter().map(|to| scope.spawn(move || ping(to))).collect();
         all.into_iter().map(|thread| thread.join().unwrap_or(0)).sum()
     })
 }
@@ -97,7 +97,8 @@ fn many_peers_are_spread_over_the_threads_and_nothing_is_lost() {
     let Some(mut lab) = sites() else { return };
     let (hub, _members) = crowded(&mut lab);
     for (from, last) in [("b", 1), ("a", 2)] {
-        assert_eq!(pings(&lab, from, last), PEERS * PINGS, "from {from}");
+        let addresses: Vec<_> = (0..PEERS).map(|number| format!("10.77.{number}.{last}")).collect();
+        assert_eq!(pings(&lab, from, &addresses, PINGS, "0.02"), PEERS * PINGS, "from {from}");
     }
     let inbound = received(&hub.interface, "in");
     assert_eq!(inbound.len(), THREADS);

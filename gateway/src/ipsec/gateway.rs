@@ -21,7 +21,7 @@ use crate::wireguard::update::UpdateError;
 use config::settings::{Processors, Threads};
 use crossbeam_channel::unbounded;
 use crypto::{Engine, random};
-use packet::header::esp::NON_ESP_MARKER;
+use packet::header::esp::{NON_ESP_MARKER, STEERING_BYTE};
 use port::Offloads;
 use port::schedule::yield_to_packets;
 use port::udp::{SocketSlot, Spread, Steering};
@@ -34,8 +34,6 @@ use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 
 /// What ESP in UDP adds to a packet, at most.
 const OVERHEAD: usize = 8 + 16 + 16 + 32;
-/// The byte of an SPI that leads to a receiving thread: the first one, as tables hash by the last.
-const SPI_BYTE: u8 = 0;
 
 /// Why the gateway could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +73,8 @@ impl Gateway {
         let mut tunnel = TunnelInterface::create(NAME, &options)?;
         // Containers are often denied it, and most peers take ESP in UDP.
         let sockets = tunnel.receive_threads() as u8;
-        let steering = Steering { sockets, spread: Spread::NotBeginning(NON_ESP_MARKER), byte: SPI_BYTE };
+        let spread = Spread::NotBeginning(NON_ESP_MARKER);
+        let steering = Steering { sockets, spread, byte: STEERING_BYTE as u8 };
         if let Err(error) = tunnel.open_raw(MARK, steering) {
             tracing::warn!(
                 "vpn ipsec: peers are served that take ESP in UDP, and no others: a raw socket: {error}"

@@ -14,7 +14,7 @@ use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::networks::Networks;
 use crate::host::wants::Wants;
 use crate::service::{Context, Refusal};
-use crate::tunnel_interface::{InterfaceError, Options, check_processors, receive_threads};
+use crate::tunnel_interface::{Options, check_processors, check_receive_threads, receive_threads};
 use config::settings::IpSec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -121,7 +121,11 @@ impl Served {
     /// Does all that may be refused, without removing anything.
     pub(super) fn prepare(&self, change: &Change, context: &Context) -> Result<(), ServiceError> {
         if !change.is_new {
-            self.check_receive_threads(&change.settings)?;
+            let threads = [&self.settings, &change.settings].map(|settings| settings.receive_threads);
+            // It ends with its last peer.
+            let path = "vpn ipsec site-to-site";
+            check_receive_threads(NAME, self.gateway.receive_threads(), threads, path)
+                .map_err(GatewayError::from)?;
             check_processors(&change.settings.processors, PATH).map_err(GatewayError::from)?;
         }
         set_mtu(&change.settings)?;
@@ -142,17 +146,6 @@ impl Served {
         set_mtu(&self.settings)?;
         self.set_threads(&self.settings)?;
         Ok(context.host.set(NAME, change.before.take())?)
-    }
-
-    /// What `auto` stands for changes with the processors that the daemon may use; the gateway stays as it is.
-    fn check_receive_threads(&self, settings: &IpSec) -> Result<(), ServiceError> {
-        let (has, wants) = (self.gateway.receive_threads(), receive_threads(settings.receive_threads));
-        if settings.receive_threads == self.settings.receive_threads || has == wants {
-            return Ok(());
-        }
-        let (name, path) = (NAME.to_owned(), "vpn ipsec site-to-site".to_owned());
-        let error = InterfaceError::ReceiveThreads { name, has, wants, path };
-        Err(GatewayError::from(error).into())
     }
 
     fn set_threads(&self, settings: &IpSec) -> Result<(), ServiceError> {

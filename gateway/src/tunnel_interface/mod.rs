@@ -31,7 +31,9 @@ pub mod sender;
 mod workers;
 
 pub use counters::{Counters, Drops, Stages, Tallies};
-pub use options::{InterfaceError, MOST_RECEIVING, Options, check_processors, receive_threads};
+pub use options::{
+    InterfaceError, MOST_RECEIVING, Options, check_processors, check_receive_threads, receive_threads,
+};
 
 use crate::datapath::handoff::CryptoThreadsSlot;
 use crate::datapath::punt::Punt;

@@ -64,9 +64,24 @@ pub fn receive_threads(configured: Threads) -> usize {
     }
 }
 
+/// Refuses another number of receiving threads than an interface has; `path` is what to delete, so that it ends. What `auto` stands for changes
+/// with the processors that the daemon may use: then the interface stays as it is.
+pub fn check_receive_threads(
+    name: &str,
+    has: usize,
+    [before, wanted]: [Threads; 2],
+    path: &str,
+) -> Result<(), InterfaceError> {
+    let wants = receive_threads(wanted);
+    if wanted == before || has == wants {
+        return Ok(());
+    }
+    Err(InterfaceError::ReceiveThreads { name: name.to_owned(), has, wants, path: path.to_owned() })
+}
+
 /// Refuses processors that the calling thread may not use.
 pub fn check_processors(wanted: &Processors, path: &str) -> Result<(), InterfaceError> {
-    let usable = pinning::usable();
+    let usable = pinning::allowed(None);
     let missing = wanted.without(&usable);
     if missing.is_empty() {
         return Ok(());

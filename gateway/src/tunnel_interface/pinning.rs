@@ -4,8 +4,8 @@
 //! processors 2-5:   out ─> 2   in ─> 3   out 1 ─> 4   in 1 ─> 5   crypto ─> 2 ...
 //! ```
 //! Threads have places: those of the first receiving thread (`out`, `in`, `raw`), of the next, and so on, then `tcp` or crypto threads. A
-//! thread takes one processor, by its place, and begins again with the first when the list ends. The slow path and who follows the
-//! interface are not pinned.
+//! thread takes one processor, by its place, and begins again with the first when the list ends. The slow path and the
+//! thread that follows the interface are not pinned.
 
 use config::settings::Processors;
 use rustix::io::Errno;
@@ -91,9 +91,9 @@ fn report(pinned: Result<(), Errno>) {
     }
 }
 
-/// The processors that the calling thread may use.
-pub(super) fn usable() -> Processors {
-    let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+/// The processors that a thread, by default the calling one, may use.
+pub(super) fn allowed(thread: Option<Pid>) -> Processors {
+    let allowed = sched_getaffinity(thread).unwrap_or_else(|_| CpuSet::new());
     (0..CpuSet::MAX_CPU).filter(|&number| allowed.is_set(number)).map(|number| number as u16).collect()
 }
 
@@ -103,13 +103,12 @@ mod tests {
     use std::sync::mpsc;
 
     fn of(thread: Pid) -> Processors {
-        let set = sched_getaffinity(Some(thread)).expect("it runs");
-        (0..CpuSet::MAX_CPU).filter(|&number| set.is_set(number)).map(|number| number as u16).collect()
+        allowed(Some(thread))
     }
 
     #[test]
     fn threads_take_processors_in_turn_and_let_them_go() {
-        let (pinning, usable) = (Arc::new(Pinning::default()), usable());
+        let (pinning, usable) = (Arc::new(Pinning::default()), allowed(None));
         let (running, ready) = mpsc::channel();
         let threads: Vec<_> = (0..3)
             .map(|place| {

@@ -16,7 +16,9 @@ use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::wants::Wants;
 use crate::host::{self, Host};
 use crate::service::Context;
-use crate::tunnel_interface::{InterfaceError, Options, check_processors, end, receive_threads};
+use crate::tunnel_interface::{
+    InterfaceError, Options, check_processors, check_receive_threads, end, receive_threads,
+};
 use config::settings::WireGuard;
 use std::io;
 use std::mem::swap;
@@ -167,13 +169,10 @@ impl Served {
     pub(super) async fn prepare(&self, change: &mut Change, host: &Host) -> Result<(), ServiceError> {
         let name = self.interface.name();
         let wanted = &change.settings;
-        let (has, wants) = (self.interface.receive_threads(), receive_threads(wanted.receive_threads));
-        // What `auto` stands for changes with the processors that the daemon may use; the interface stays as it is.
-        if wanted.receive_threads != self.settings.receive_threads && has != wants {
-            let (name, path) = (name.to_owned(), format!("interfaces wireguard {name}"));
-            return Err(InterfaceError::ReceiveThreads { name, has, wants, path }.into());
-        }
-        check_processors(&wanted.processors, &format!("interfaces wireguard {name}"))?;
+        let threads = [self.settings.receive_threads, wanted.receive_threads];
+        let path = format!("interfaces wireguard {name}");
+        check_receive_threads(name, self.interface.receive_threads(), threads, &path)?;
+        check_processors(&wanted.processors, &path)?;
         if wanted.port != self.settings.port || self.settings.disable {
             check_port(name, wanted).await?;
         }

@@ -30,6 +30,8 @@ pub const HEADER: usize = size_of::<EspHeader>();
 pub const TRAILER: usize = 2;
 /// The minimum alignment of payload and trailer (RFC 4303 section 2.4).
 pub const ALIGNMENT: usize = 4;
+/// The byte of an inbound SPI that leads to a receiving thread of ours: the first one, as tables hash by the last.
+pub const STEERING_BYTE: usize = 0;
 /// The UDP port of IKE and ESP behind a NAT.
 pub const UDP_PORT: u16 = 4500;
 /// The marker of IKE messages in datagrams of [`UDP_PORT`].

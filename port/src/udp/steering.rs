@@ -4,7 +4,7 @@
 //! ```text
 //! UDP: datagram ── begins as data ──> its byte, modulo the number of sockets ──> that socket
 //!          └────── any other ───────> the first socket
-//! raw: packet ──> a copy for each socket ──> the filter of a socket drops what is for another
+//! raw: packet ──> a copy for each socket ──> the filter of each socket drops the packets of the others
 //! ```
 //! The byte is part of a number that this side has chosen for the session: a receiver index, or an SPI. So the datagrams of a
 //! session stay with one socket, and its thread, whatever address and port they come from. GRO merges datagrams of one source before

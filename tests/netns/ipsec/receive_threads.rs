@@ -1,6 +1,7 @@
 //! `receive-threads`: peers are spread over several threads, in UDP and without it, also after rekeying.
 
 use super::{GROUPS, Gateway, SECRET, peer};
+use crate::receive_threads::pings;
 use crate::support::{PATIENCE, ask, sites};
 use lab::{Lab, wait_until};
 use serde_json::Value;
@@ -53,21 +54,6 @@ fn crowded(lab: &mut Lab, more: &str) -> [Gateway; 2] {
     gateways
 }
 
-/// Pings the gateway from all peers at the same time; how many were answered.
-fn pings(lab: &Lab) -> usize {
-    let ping = |number: usize| {
-        let (count, to) = (PINGS.to_string(), format!("10.10.{number}.1"));
-        let said = lab.run("b", "ping", &["-c", &count, "-i", "0.003", "-W", "20", "-q", &to]);
-        let said = said.unwrap_or_default();
-        let answered = said.split(" received").next().and_then(|text| text.rsplit(' ').next());
-        answered.and_then(|number| number.parse().ok()).unwrap_or(0)
-    };
-    std::thread::scope(|scope| {
-        let all: Vec<_> = (0..PEERS).map(|number| scope.spawn(move || ping(number))).collect();
-        all.into_iter().map(|thread| thread.join().unwrap_or(0)).sum()
-    })
-}
-
 /// The threads of a gateway, with what each does.
 fn threads(gateway: &Gateway) -> Vec<Value> {
     let said = ask(&["show", "datapath", "threads", "--api", &gateway.0.socket.to_string_lossy()]);
@@ -92,8 +78,9 @@ fn peers_are_spread_over_the_threads_and_nothing_is_lost_while_they_rekey() {
     for thread in 0..THREADS {
         assert_eq!(homes.iter().filter(|home| **home == [thread]).count(), 2, "{homes:?}");
     }
+    let addresses: Vec<_> = (0..PEERS).map(|number| format!("10.10.{number}.1")).collect();
     let (answered, busy) = std::thread::scope(|scope| {
-        let pinging = scope.spawn(|| pings(&lab));
+        let pinging = scope.spawn(|| pings(&lab, "b", &addresses, PINGS, "0.003"));
         let busy = threads(hub);
         (pinging.join().expect("it does not panic"), busy)
     });

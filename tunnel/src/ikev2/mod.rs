@@ -33,7 +33,7 @@ pub mod message;
 mod nat;
 pub mod precedence;
 pub mod proposal;
-mod receivers;
+pub mod receivers;
 mod retransmission;
 pub mod selectors;
 mod session;

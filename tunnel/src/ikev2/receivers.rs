@@ -4,7 +4,13 @@
 //! when one SA replaces another.
 
 use super::ids::ConnectionId;
+use packet::header::esp::STEERING_BYTE;
 use std::collections::HashMap;
+
+/// The receiving thread that an SPI leads to.
+pub fn receiver_of(spi: u32, threads: usize) -> usize {
+    usize::from(spi.to_be_bytes()[STEERING_BYTE]) % threads.max(1)
+}
 
 /// See the module documentation.
 #[derive(Default)]
@@ -39,16 +45,16 @@ impl Receivers {
         })
     }
 
-    /// Changes a random SPI so that its first byte, modulo the number of threads, is the thread of this peer. There may be no such byte.
+    /// Changes a byte of a random SPI so that it leads to the thread of this peer. There may be no such byte.
     pub(super) fn steer(&mut self, spi: u32, peer: ConnectionId) -> Option<u32> {
         let threads = self.peers.len() as u8;
         if threads == 0 {
             return Some(spi);
         }
-        let [first, rest @ ..] = spi.to_be_bytes();
-        let first = (first - first % threads).checked_add(self.thread(peer))?;
-        let [second, third, last] = rest;
-        Some(u32::from_be_bytes([first, second, third, last]))
+        let mut bytes = spi.to_be_bytes();
+        let steers = &mut bytes[STEERING_BYTE];
+        *steers = (*steers - *steers % threads).checked_add(self.thread(peer))?;
+        Some(u32::from_be_bytes(bytes))
     }
 
     /// Forgets a peer that was removed.
@@ -90,6 +96,7 @@ mod tests {
                     let Some(steered) = receivers.steer(spi, peer) else { continue };
                     assert_eq!(steered.to_be_bytes()[1..], spi.to_be_bytes()[1..]);
                     assert_eq!(steered.to_be_bytes()[0] % threads, thread);
+                    assert_eq!(receiver_of(steered, threads.into()), usize::from(thread));
                 }
             }
         }

@@ -30,6 +30,7 @@ use std::time::Duration;
 use told::Told;
 use tunnel::esp::{Selectors, TrafficSelector};
 use tunnel::ikev2::proposal::{EspSuite, IkeSuite};
+use tunnel::ikev2::receivers::receiver_of;
 use tunnel::ikev2::{Connection, ConnectionId, Follows, Install, SessionId};
 use tunnel::timers::Timers;
 use tunnel::{OutboundSa, PeerId, Time};
@@ -342,8 +343,7 @@ impl Children {
         self.shared.tables.install(session_entry);
         if self.shared.tables.pre_sa.release(spi) {
             // The worker to which its later packets are steered.
-            let [steers, ..] = spi.to_be_bytes();
-            self.inbound_wakes[usize::from(steers) % self.inbound_wakes.len()].notify();
+            self.inbound_wakes[receiver_of(spi, self.inbound_wakes.len())].notify();
         }
         if peer.sending.load().is_none() {
             peer.endpoint.store(Some(endpoint));
