@@ -264,10 +264,7 @@ pub async fn serve(socket: StdStream, place: Place, local: Arc<dyn Local>) -> io
         // What an earlier server has left of a line is no orders.
         let Ok(orders) = serde_json::from_slice::<Orders>(&line) else { continue };
         number = orders.number;
-        is_off = orders.service.is_none()
-            && orders.metrics.is_none()
-            && orders.page.is_none()
-            && orders.enrollment.is_none();
+        is_off = orders.is_off();
         // In the order in which they were sent.
         let count = |listeners: Option<usize>| listeners.unwrap_or_default();
         let of_api = daemon.take(count(orders.service.as_ref().map(|it| it.listeners.len())));

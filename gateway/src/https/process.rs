@@ -147,16 +147,7 @@ impl Process {
 
     /// Sends all orders, those of `part` being new. The report, unless all is off: then there is none.
     async fn send(&mut self, part: &'static str) -> Result<Option<Report>, OrderError> {
-        let is_off = self.api.wanted.is_none()
-            && self.metrics.wanted.is_none()
-            && self.page.wanted.is_none()
-            && self.enrollment.wanted.is_none();
-        if is_off && self.link.is_none() {
-            return Ok(None);
-        }
-        self.number += 1;
-        let number = self.number;
-        let mut line = Zeroizing::new(Vec::with_capacity(LONGEST));
+        let number = self.number + 1;
         let orders = Orders {
             number,
             service: self.api.wanted.clone(),
@@ -164,6 +155,12 @@ impl Process {
             page: self.page.wanted.clone(),
             enrollment: self.enrollment.wanted.clone(),
         };
+        let is_off = orders.is_off();
+        if is_off && self.link.is_none() {
+            return Ok(None);
+        }
+        self.number = number;
+        let mut line = Zeroizing::new(Vec::with_capacity(LONGEST));
         serde_json::to_writer(&mut *line, &orders).map_err(|error| OrderError::Unreachable(error.into()))?;
         drop(orders);
         line.push(b'\n');

@@ -28,6 +28,13 @@ pub struct Orders {
     pub enrollment: Option<Enrollment>,
 }
 
+impl Orders {
+    /// Whether nothing is served.
+    pub fn is_off(&self) -> bool {
+        self.service.is_none() && self.metrics.is_none() && self.page.is_none() && self.enrollment.is_none()
+    }
+}
+
 /// The API.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct Service {
