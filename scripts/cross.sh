@@ -22,8 +22,8 @@ fail() { printf '%s\n' "$@" >&2; exit 1; }
 describe() {
   local cpu=
   case $1 in
-    aarch64) triple=aarch64-unknown-linux-gnu emulator=(qemu-aarch64 -cpu cortex-a53) debian=arm64 binutils=aarch64-linux-gnu ;;
-    armv7) triple=armv7-unknown-linux-gnueabihf emulator=(qemu-arm -cpu cortex-a15) debian=armhf binutils=arm-linux-gnueabihf ;;
+    aarch64) triple=aarch64-unknown-linux-gnu emulator=(qemu-aarch64 -cpu cortex-a53) binutils=aarch64-linux-gnu ;;
+    armv7) triple=armv7-unknown-linux-gnueabihf emulator=(qemu-arm -cpu cortex-a15) binutils=arm-linux-gnueabihf ;;
     armv7-cortex-a7) cpu=cortex-a7 ;;
     armv7-cortex-a9) cpu=cortex-a9 ;;
     armv7-cortex-a15) cpu=cortex-a15 ;;
@@ -98,9 +98,9 @@ build() {
   local from
   set_up
   mount_all
-  say "cargo zigbuild, $target: 6 minutes on two cores"
+  say "cargo zigbuild, $target: 10 minutes on two cores"
   inside sh -c 'cd /src && exec "$@"' sh env CARGO_TARGET_DIR="/target/cargo/$target" RUSTFLAGS="$rust_flags" \
-    CFLAGS="$c_flags" AWS_LC_SYS_CFLAGS="$c_flags" \
+    CFLAGS="$c_flags" POSTERN_COMMIT="$(git rev-parse --short=12 HEAD 2> /dev/null || true)" \
     cargo zigbuild --release --locked --package postern --bin postern --target "$triple.$glibc" ${CARGO_OPTIONS:-}
   from="/target/cargo/$target/$triple/release/postern"
   inside mkdir -p "/target/$target"

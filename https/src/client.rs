@@ -232,7 +232,8 @@ mod tests {
             assert!(error.to_string().contains(said), "{error}");
             assert_eq!(error.is_temporary(), is_temporary, "{error}");
         }
-        let error = failed(&[b'a'; 100_000]).await;
+        static ENDLESS: [u8; 100_000] = [b'a'; 100_000];
+        let error = failed(&ENDLESS).await;
         assert!(matches!(error, PostError::Http(_)), "a head without an end: {error}");
         for url in ["ftp://127.0.0.1/", "/a", "http:///", "127.0.0.1"] {
             assert!(matches!(post(&to(url), DEADLINE).await, Err(PostError::Url)), "{url}");

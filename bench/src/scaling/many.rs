@@ -30,7 +30,7 @@ pub(super) const STEPS: usize = TUNNELS.len() * LOADS;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The gateway's address inside, and its private key: that of a member that there is not.
 const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 127, 255, 254);
-const NO_MEMBER: usize = 1 << 40;
+const NO_MEMBER: usize = 1 << 30;
 /// IPv4 and UDP headers.
 const HEADERS: usize = 28;
 

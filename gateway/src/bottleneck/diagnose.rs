@@ -79,8 +79,7 @@ impl<'a> Seen<'a> {
         let busiest = names
             .filter_map(|name| busy(before, after, &name, seconds))
             .max_by(|one, other| (one.1 + one.2).total_cmp(&(other.1 + other.2)));
-        let (thread, load, waited) =
-            busiest.unwrap_or_else(|| (thread_name(interface, direction), 0.0, 0.0));
+        let (thread, load, waited) = busiest.unwrap_or_else(|| (thread_name(interface, direction), 0.0, 0.0));
         let is_of = |worker: &&Worker| {
             let way = worker.worker.split(' ').next();
             worker.interface == interface && way == Some(direction)

@@ -164,7 +164,8 @@ where
     }
     port::heap::give_back();
     fault::arm();
-    server.obey(&mut inbox).await;
+    // Boxed, as is the commit within: it holds copies of all settings.
+    Box::pin(server.obey(&mut inbox)).await;
     // A commit that is in force was answered: the answer must leave.
     for _ in 0..TURNS {
         tokio::task::yield_now().await;
@@ -235,7 +236,8 @@ impl<T: Fn(Event)> Server<T> {
             Order::Commit(request, reply) => {
                 // What has gone is made again,
                 forget(&mut self.removed, &mut self.daemon);
-                let mut outcome = self.transactions.commit(request, &mut self.daemon, stop).await?;
+                let commit = Box::pin(self.transactions.commit(request, &mut self.daemon, stop));
+                let mut outcome = commit.await?;
                 // and what went meanwhile is not in force.
                 let gone = forget(&mut self.removed, &mut self.daemon);
                 if let Ok(committed) = &mut outcome {

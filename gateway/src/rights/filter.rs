@@ -65,6 +65,7 @@ pub fn filter_server() -> Result<(), FilterError> {
     install(rules, SeccompAction::Errno(libc::ENOSYS as u32), SeccompAction::Allow)
 }
 
+/// There is no filter for this processor.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub fn filter_server() -> Result<(), FilterError> {
     Err(FilterError::Architecture)

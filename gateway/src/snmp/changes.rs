@@ -68,8 +68,7 @@ fn alert(event: u32, alert: &Alert) -> Trap {
         Severity::Warning => 1,
         Severity::Critical => 2,
     };
-    let values =
-        [text(&alert.rule), Value::Integer(severity), text(&alert.subject), text(&alert.sentence)];
+    let values = [text(&alert.rule), Value::Integer(severity), text(&alert.subject), text(&alert.sentence)];
     let binds = (1..).zip(values).map(|(number, value)| (name(&[1, 5, number, 0]), value));
     (name(&[0, event]), binds.collect())
 }

@@ -131,7 +131,6 @@ impl Mib {
         let found = self.tables.iter().find_map(|table| table.next(start, includes_start))?;
         (end.is_empty() || *found.0 < *end).then_some(found)
     }
-
 }
 
 impl Table {

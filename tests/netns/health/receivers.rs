@@ -66,11 +66,14 @@ fn read(stream: TcpStream) -> Option<(String, Value)> {
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;
         let Some((name, value)) = line.trim_end().split_once(": ") else {
-            if line.trim_end().is_empty() { break } else { continue }
+            if line.trim_end().is_empty() {
+                break;
+            }
+            continue;
         };
         match &*name.to_lowercase() {
             "content-length" => length = value.parse().ok()?,
-            "authorization" => token = value.to_owned(),
+            "authorization" => value.clone_into(&mut token),
             _ => {}
         }
     }
