@@ -77,7 +77,8 @@ impl Kernel {
 mod tests {
     use super::*;
     use crate::host::netlink::{MAIN_TABLE, Way};
-    use lab::Lab;
+    use lab::{Lab, wait_until};
+    use std::time::Duration;
 
     fn route(prefix: &str) -> Route {
         Route { prefix: prefix.parse().expect("literal"), table: MAIN_TABLE, way: Way::Nowhere }
@@ -92,6 +93,12 @@ mod tests {
         let lab = Lab::new(&["present", "far"]).expect("root can make namespaces");
         let (near, far) = (("present", "outside", "192.0.2.1/24"), ("far", "outside", "192.0.2.9/24"));
         lab.connect(near, far).expect("veth exists");
+        // The kernel tells of the carrier and of the end of duplicate address detection (RFC 4862, 5.4), which would disturb.
+        let is_settled = || {
+            let state = lab.ip("present", "address show dev outside").unwrap_or_default();
+            state.contains("state UP") && state.contains("fe80:") && !state.contains("tentative")
+        };
+        wait_until(Duration::from_secs(30), is_settled).expect("the interface is ready");
         lab.enter("present", || {
             let mut kernel = Kernel::open().expect("rtnetlink is there");
             let check = |kernel: &mut Kernel, expected: &[&str], is_read: bool| {
