@@ -61,6 +61,7 @@ mod show_https;
 mod show_log;
 mod show_machine;
 mod show_metrics;
+mod show_nat;
 mod show_openvpn;
 mod show_qat;
 mod show_secgw;

@@ -60,7 +60,15 @@ fn managed_text(machine: &Machine) -> String {
         for file in &part.files {
             let _ = writeln!(text, "  file: {file}");
         }
-        if !part.settings.is_empty() {
+        if part.path != PERFORMANCE {
+            for Setting { name, before, wanted, problem, .. } in &part.settings {
+                let before = before.as_deref().unwrap_or("-");
+                let _ = match problem {
+                    Some(problem) => writeln!(text, "  value: {name} is not set: {problem}"),
+                    None => writeln!(text, "  value: {name} = {wanted}, and {before} before"),
+                };
+            }
+        } else if !part.settings.is_empty() {
             let set = part.settings.iter().filter(|setting| setting.problem.is_none()).count();
             let _ = writeln!(text, "  values: {set} of {}: postern show {PERFORMANCE}", part.settings.len());
         }

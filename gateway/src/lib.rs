@@ -26,6 +26,7 @@ pub mod host;
 pub mod https;
 pub mod ipsec;
 pub mod machine;
+pub mod nat;
 pub mod openvpn;
 pub mod rights;
 pub mod secgw;

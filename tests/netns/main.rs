@@ -49,6 +49,7 @@ mod remote;
 mod resilience;
 mod restarts;
 mod rights;
+mod router;
 mod secgw;
 mod secgw_configured;
 mod secgw_fragments;

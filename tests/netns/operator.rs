@@ -116,7 +116,7 @@ fn a_status_says_what_is_up_and_what_the_kernel_does_not_forward() {
         assert!(ask(end, &["status"]).1.contains("net.ipv4.ip_forward is 0"), "it is not set");
     }
     let log = std::fs::read_to_string(&a.log).expect("it logs");
-    assert!(log.contains("fix: sysctl -w net.ipv4.ip_forward=1"), "{log}");
+    assert!(log.contains("fix: set system ip forwarding"), "{log}");
     wait_until(PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
     lab.run("a", "sysctl", &["-w", "net.ipv4.ip_forward=1"]).expect("sysctl");
     // The handshake thread learns from the data path that the keys are in use.

@@ -10,8 +10,8 @@ use crate::show_configuration as configuration;
 use crate::show_log::{self as log, Of};
 use crate::{
     advise, explain, explain_wireguard, reload, reset, show, show_bottleneck, show_crypto, show_https,
-    show_machine, show_metrics, show_openvpn, show_qat, show_secgw, show_threads, show_vpn, status, system,
-    top,
+    show_machine, show_metrics, show_nat, show_openvpn, show_qat, show_secgw, show_threads, show_vpn, status,
+    system, top,
 };
 use gateway::openvpn::model::Mode;
 
@@ -57,6 +57,7 @@ const BOTTLENECK: &str =
     "Look for a second at what limits the speed of each interface, and say what to do about it";
 const IPSEC: &str = "/v1/vpn/ipsec";
 const MACHINE: &str = "/v1/machine";
+const NAT: &str = "/v1/nat";
 
 const SECGW: &str = "/v1/secgw";
 const CRYPTO: &str = "/v1/crypto";
@@ -427,6 +428,13 @@ pub(super) static TABLE: &[Entry] = &[
     }),
     entry("reboot", "Restart this machine, after a question", reboot::now).options(CONFIRMED),
     entry("reboot now", "Restart this machine, after a question", reboot::now).options(CONFIRMED),
+    entry("show nat", "List the rules of NAT, with the connections that each has translated", show_nat::all)
+        .asks(NAT),
+    entry("show nat source rules", "List the source rules of NAT", show_nat::source).asks(NAT),
+    entry("show nat source statistics", "List the source rules of NAT", show_nat::source).asks(NAT),
+    entry("show nat destination rules", "List the destination rules of NAT", show_nat::destination).asks(NAT),
+    entry("show nat destination statistics", "List the destination rules of NAT", show_nat::destination)
+        .asks(NAT),
     entry(
         "show system managed",
         "Show what other programs of the machine do for the configuration, and their files",

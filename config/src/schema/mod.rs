@@ -11,7 +11,9 @@ mod https;
 mod ipsec;
 mod location;
 mod machine;
+mod matching;
 mod metrics;
+mod nat;
 mod openvpn;
 mod page;
 mod pki;
@@ -27,6 +29,8 @@ pub use cursor::Cursor;
 pub use form::Form;
 pub use health::HEALTH_RULES;
 pub use location::Location;
+pub use matching::{MASQUERADE, Matching};
+pub use nat::TCP_UDP;
 pub use schedule::Times;
 pub use spelling::nearest;
 pub use system::ENGINES;
@@ -36,7 +40,7 @@ pub use wireguard::OFFLOADS;
 
 pub(crate) use form::words;
 pub(crate) use spelling::{NEAR, meant};
-pub(crate) use value::{ALL_PROTOCOLS, bytes_of, hundredths, key_of, protocol};
+pub(crate) use value::{ALL_PROTOCOLS, bytes_of, hundredths, key_of, protocol, protocol_name};
 
 /// A node that may be set.
 #[derive(Debug)]
@@ -176,6 +180,7 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
         system::NODES,
         system::CIPHER_PINS,
         machine::NODES,
+        nat::NODES,
         https::NODES,
         health::NODES,
         metrics::NODES,
@@ -199,6 +204,7 @@ pub fn tags() -> impl Iterator<Item = &'static Tag> {
         pki::TAGS,
         ipsec::TAGS,
         machine::TAGS,
+        nat::TAGS,
         https::TAGS,
         health::TAGS,
         enrollment::TAGS,
@@ -212,6 +218,7 @@ pub fn unsupported_nodes() -> impl Iterator<Item = &'static Unsupported> {
         wireguard::UNSUPPORTED,
         openvpn::UNSUPPORTED,
         machine::UNSUPPORTED,
+        nat::UNSUPPORTED,
         https::UNSUPPORTED,
         pki::UNSUPPORTED,
         ipsec::UNSUPPORTED,
@@ -240,6 +247,7 @@ fn places() -> impl Iterator<Item = Place> {
         secgw::INNER,
         system::INNER,
         machine::INNER,
+        nat::INNER,
         https::INNER,
         health::INNER,
         metrics::INNER,

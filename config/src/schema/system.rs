@@ -34,6 +34,8 @@ pub(super) static INNER: &[Inner] = &[
     inner("system config-management commit-archive", "Copies of each revision in other places"),
     inner("system crypto", "Encryption of packets"),
     inner("system crypto engine", "Crypto engine for each cipher"),
+    inner("system ip", "IPv4 settings of the machine"),
+    inner("system ipv6", "IPv6 settings of the machine"),
 ];
 
 /// How many revisions are kept unless it is set.
@@ -53,6 +55,10 @@ pub(super) static NODES: &[Node] = &[
     value("system config-management commit-revisions", Type::Number(1, 65_535), "Revisions that are kept")
         .or(REVISIONS),
     flag("system acceleration qat", "Use hardware crypto accelerators where they are fastest"),
+    flag("system ip disable-forwarding", "Forward no IPv4 packets between interfaces"),
+    flag("system ip forwarding", "Forward IPv4 packets between interfaces"),
+    flag("system ipv6 disable-forwarding", "Forward no IPv6 packets between interfaces"),
+    flag("system ipv6 forwarding", "Forward IPv6 packets between interfaces"),
     flag("system allow-empty", "Accept a configuration without interfaces and peers"),
     flag("system open-at-exit", "Let protected networks be reached unencrypted when the gateway stops"),
 ];

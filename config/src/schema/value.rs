@@ -2,6 +2,7 @@
 
 use super::form::{Form, is_domain};
 use super::location::Location;
+use super::matching::Matching;
 use crate::settings::Processors;
 use ipnet::IpNet;
 use std::fmt;
@@ -76,6 +77,8 @@ pub enum Type {
     Reference(&'static str),
     /// What is written into a file of another program.
     Form(Form),
+    /// What packets are told apart by.
+    Matching(Matching),
 }
 
 /// Leaves a number to the program.
@@ -137,6 +140,7 @@ impl Type {
                 !text.is_empty() && text.chars().count() <= 100 && !text.contains(char::is_whitespace)
             }
             Self::Form(form) => form.fits(text),
+            Self::Matching(matching) => matching.fits(text),
         };
         if is_right { Ok(()) } else { Err(self.refusal(text)) }
     }
@@ -175,6 +179,7 @@ impl Type {
             Self::Interface(letters) => format!("{letters} and a number, such as {letters}0"),
             Self::Name | Self::Reference(_) => "a name of 1 to 100 characters without spaces".to_owned(),
             Self::Form(form) => form.expected(),
+            Self::Matching(matching) => matching.expected().to_owned(),
         }
     }
 
@@ -269,6 +274,7 @@ impl fmt::Display for Type {
             Self::Interface(letters) => write!(f, "<{letters}N>"),
             Self::Name | Self::Reference(_) => f.write_str("<name>"),
             Self::Form(form) => f.write_str(form.shown()),
+            Self::Matching(matching) => f.write_str(matching.shown()),
         }
     }
 }
@@ -340,6 +346,11 @@ const PROTOCOLS: &[(&str, u8)] = &[
 pub(crate) fn protocol(text: &str) -> Option<u8> {
     let named = PROTOCOLS.iter().find(|(name, _)| *name == text);
     named.map(|(_, number)| *number).or_else(|| text.parse().ok())
+}
+
+/// The name of a protocol, if it has one.
+pub(crate) fn protocol_name(number: u8) -> Option<&'static str> {
+    PROTOCOLS.iter().find(|(_, known)| *known == number).map(|(name, _)| *name)
 }
 
 /// The bytes of a key in base64.

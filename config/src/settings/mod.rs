@@ -8,6 +8,7 @@ pub mod https;
 pub mod ipsec;
 pub mod machine;
 pub mod metrics;
+pub mod nat;
 pub mod openvpn;
 pub mod page;
 mod pki;
@@ -26,6 +27,7 @@ pub use ipsec::IpSec;
 pub(crate) use ipsec::is_served;
 pub use machine::Machine;
 pub use metrics::{Metrics, MetricsPeers, MetricsTls};
+pub use nat::Nat;
 pub use openvpn::OpenVpn;
 pub use page::Page;
 pub use processors::Processors;
@@ -57,6 +59,8 @@ pub struct Settings {
     pub commit_revisions: usize,
     /// What other programs of the machine are to do.
     pub machine: Machine,
+    /// Translation of addresses.
+    pub nat: Nat,
     /// The API for other machines, if there is one.
     pub https: Option<Https>,
     /// Counters and states for Prometheus, if they are served.
@@ -84,6 +88,7 @@ impl Settings {
             && self.secgw.is_empty()
             && self.ipsec.peers.is_empty()
             && self.machine.is_empty()
+            && self.nat == Nat::default()
             && self.https.is_none()
             && self.metrics.is_none()
             && self.page.is_none()
@@ -117,6 +122,7 @@ impl Settings {
         settings.ipsec = reader.ipsec(tree);
         reader.peers_of_secgws(tree, &mut settings);
         settings.machine = reader.machine(tree);
+        settings.nat = reader.nat(tree);
         settings.https = reader.https(tree);
         settings.metrics = reader.metrics(tree);
         settings.page = reader.page(tree);

@@ -23,15 +23,13 @@ fn a_saved_configuration_of_vyos_1_4_is_taken_but_for_what_is_no_vpn() {
             "vpn ipsec ike-group IKE dead-peer-detection action restart",
             "vpn ipsec site-to-site peer berlin tunnel 1 remote prefix 10.2.0.0/16",
             "vpn ipsec site-to-site peer madrid disable",
+            "nat source rule 100 outbound-interface name eth0",
+            "nat source rule 100 translation address masquerade",
         ],
     );
-    for option in [
-        "firewall",
-        "nat",
-        "vpn ipsec remote-access",
-        "interfaces vti vti1",
-        "interfaces wireguard wg10 vrf red",
-    ] {
+    for option in
+        ["firewall", "vpn ipsec remote-access", "interfaces vti vti1", "interfaces wireguard wg10 vrf red"]
+    {
         assert!(left(&imported, option).1, "{option}");
     }
     for option in ["system login", "system host-name", "service ssh", "interfaces ethernet eth0"] {
@@ -122,4 +120,23 @@ fn what_cannot_be_read_is_refused_with_its_place() {
         let found = refused(Format::Vyos, content);
         assert!(found.starts_with(said), "{found}");
     }
+}
+
+#[test]
+fn a_rule_of_nat_is_taken_in_newer_words_and_disabled_where_a_part_of_it_is_not_known() {
+    let content = "nat {\n source {\n  rule 10 {\n   outbound-interface eth0\n   protocol all\n   source {\n    address 10.2.0.0/24\n   }\n   \
+                translation {\n    address masquerade\n   }\n  }\n  rule 20 {\n   outbound-interface any\n   source {\n    group {\n     \
+                address-group LAN\n    }\n   }\n   translation {\n    address masquerade\n   }\n  }\n }\n}\n";
+    let imported = text(Format::Vyos, content);
+    assert_lines(
+        &imported,
+        &[
+            "nat source rule 10 outbound-interface name eth0",
+            "nat source rule 10 source address 10.2.0.0/24",
+            "nat source rule 20 translation address masquerade",
+            "nat source rule 20 disable",
+        ],
+    );
+    assert!(!lines(&imported).contains(&"set nat source rule 10 disable"));
+    assert!(left(&imported, "nat source rule 20 source group address-group").1);
 }

@@ -27,6 +27,7 @@ use crate::host::wants::Wants;
 use crate::https::{EnrollmentService, HttpsService, MetricsService, PageService, Process};
 use crate::ipsec::service::IpsecService;
 use crate::machine::{Client, MachineService};
+use crate::nat::NatService;
 use crate::openvpn::dns::NameServers;
 use crate::openvpn::service::OpenVpnService;
 use crate::secgw::Opener;
@@ -49,6 +50,7 @@ fn services() -> Vec<Box<dyn Service>> {
         Box::<IpsecService>::default(),
         Box::<SecgwService>::default(),
         Box::<MachineService>::default(),
+        Box::<NatService>::default(),
         Box::<HttpsService>::default(),
         Box::<MetricsService>::default(),
         Box::<PageService>::default(),
@@ -77,6 +79,12 @@ pub fn requirements(settings: &Settings) -> Requirements {
     }
     all.ciphers.sort_unstable();
     all.ciphers.dedup();
+    // What the configuration itself has the kernel forward is no need any more.
+    let machine = &settings.machine;
+    all.needs.forwarded.retain(|(_, prefix)| {
+        let is_set = if prefix.addr().is_ipv4() { machine.forwards_v4 } else { machine.forwards_v6 };
+        is_set != Some(true)
+    });
     all
 }
 

@@ -75,8 +75,8 @@ fn advice(v6: bool, prefixes: &BTreeSet<IpNet>) -> Advice {
             named.join(", ")
         ),
         fix: format!(
-            "sysctl -w {setting}=1; to keep it: echo {setting}=1 > /etc/sysctl.d/90-postern{}.conf",
-            if v6 { "-ipv6" } else { "" }
+            "set system {} forwarding; or, without the configuration: sysctl -w {setting}=1",
+            if v6 { "ipv6" } else { "ip" }
         ),
     }
 }
@@ -108,9 +108,9 @@ mod tests {
         let said = |prefixes: &[&str], is_on: fn(&str, bool) -> bool| needs(prefixes).not_forwarded(is_on);
         let site = said(&["10.2.0.0/24"], |_, _| false);
         assert!(site.len() == 1 && site[0].what.contains("10.2.0.0/24"), "{site:?}");
-        assert!(site[0].fix.starts_with("sysctl -w net.ipv4.ip_forward=1"), "{site:?}");
+        assert!(site[0].fix.starts_with("set system ip forwarding"), "{site:?}");
         let both = said(&["10.2.0.0/24", "2001:db8::/48"], |_, _| false);
-        assert!(both.len() == 2 && both[1].fix.starts_with("sysctl -w net.ipv6.conf.all.forwarding=1"));
+        assert!(both.len() == 2 && both[1].fix.starts_with("set system ipv6 forwarding"));
         // With forwarding on, there is no warning.
         assert!(said(&["10.2.0.0/24"], |interface, v6| interface == "wg0" && !v6).is_empty());
     }

@@ -213,7 +213,7 @@ impl<T: Fn(Event)> Server<T> {
                 }
                 Next::Maintain => inbox.stop.unless_ordered(self.daemon.maintain()).await,
                 Next::Undo => self.undo(&inbox.stop).await,
-                Next::Order(order) => self.carry_out(order, &inbox.stop).await,
+                Next::Order(order) => Box::pin(self.carry_out(order, &inbox.stop)).await,
             };
             if is_done.is_none() {
                 return;
@@ -226,7 +226,7 @@ impl<T: Fn(Event)> Server<T> {
         match order {
             Order::Reload(reply) => {
                 (self.tell)(Event::Reloading);
-                let reloaded = stop.unless_ordered(self.reload()).await?;
+                let reloaded = stop.unless_ordered(Box::pin(self.reload())).await?;
                 self.daemon.shown().has_reloaded(&reloaded);
                 (self.tell)(Event::Ready);
                 if let Some(reply) = reply {

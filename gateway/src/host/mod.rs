@@ -27,11 +27,13 @@ pub mod occupied;
 mod present;
 mod restore;
 pub mod rules;
+mod translation;
 pub mod wants;
 mod watch;
 
 use crate::rights::Rights;
 use arriving::{Arriving, Tunnels};
+use config::settings::Nat;
 use guard::Guard;
 use netlink::{LinkChange, Netlink, NetlinkError};
 use port::Wake;
@@ -45,6 +47,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
+use translation::Translator;
+pub use translation::{Translated, TranslatedByRule};
 use wants::Wants;
 use watch::Watch;
 
@@ -67,6 +71,7 @@ struct State {
     /// Whether the log has reported a kernel that cannot guard.
     guard_failed: bool,
     valid_mark: ValidMark,
+    translator: Translator,
     /// Unprotected packets are dropped as long as this lives.
     arriving: Option<Arriving>,
     /// Of a process for one interface.
@@ -95,6 +100,18 @@ impl HeldReader {
             leaving: state.guard.held_back(),
             arriving: state.arriving.as_ref().and_then(Arriving::refused),
         }
+    }
+}
+
+/// Reads what rules of `nat` have translated, as long as the host is there.
+#[derive(Clone)]
+pub struct TranslatedReader(Weak<Mutex<State>>);
+
+impl TranslatedReader {
+    /// The kernel's counters.
+    pub fn read(&self) -> TranslatedByRule {
+        let Some(state) = self.0.upgrade() else { return TranslatedByRule::default() };
+        state.lock().unwrap_or_else(PoisonError::into_inner).translator.translated()
     }
 }
 
@@ -191,6 +208,19 @@ impl Host {
             Ok(outcome) => outcome.log(),
             Err(error) => tracing::warn!("{error}"),
         }
+    }
+
+    /// Translates addresses by these rules. If the kernel refuses them, the former ones stay.
+    pub fn translate(&self, nat: &Nat) -> Result<(), NetlinkError> {
+        self.lock().translator.set(nat).map_err(|error| NetlinkError {
+            fix: "\n  fix: modprobe nft_nat nft_masq, with Linux 5.2 or later".to_owned(),
+            ..NetlinkError::new("rules of nf_tables", &error)
+        })
+    }
+
+    /// The reader of what rules have translated.
+    pub fn translated(&self) -> TranslatedReader {
+        TranslatedReader(Arc::downgrade(&self.state))
     }
 
     /// The reader of the nf_tables counters.
@@ -330,7 +360,8 @@ impl State {
     /// The same, unless the kernel has been told nothing by others since.
     fn restore_if_disturbed(&mut self) -> Result<Outcome, NetlinkError> {
         let is_undisturbed = self.kernel.as_mut().is_some_and(Kernel::is_undisturbed);
-        if is_undisturbed && (self.own.is_some() || self.guard.is_trusted()) {
+        let is_trusted = || self.guard.is_trusted() && self.translator.is_trusted();
+        if is_undisturbed && (self.own.is_some() || is_trusted()) {
             Ok(Outcome::default())
         } else {
             self.restore()
@@ -360,6 +391,12 @@ impl State {
                 outcome.restored.extend(changed.then(|| "the table inet postern-guard".to_owned()));
             }
             Err(error) => self.say_unguarded(&error),
+        }
+        match self.translator.restore() {
+            Ok(restored) => {
+                outcome.restored.extend(restored.then(|| "the table inet postern-nat".to_owned()));
+            }
+            Err(error) => tracing::warn!("nat: the table inet postern-nat is not put back: {error}"),
         }
         Ok(outcome)
     }

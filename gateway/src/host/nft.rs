@@ -7,6 +7,7 @@ use rustix::net::sockopt::{
 };
 use rustix::net::{RecvFlags, recv};
 use std::io;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// linux/netfilter/nfnetlink.h
@@ -52,6 +53,8 @@ pub(crate) const AT_LEAST: u32 = 5;
 /// Which header `payload` reads.
 pub(crate) const NETWORK_HEADER: u32 = 1;
 pub(crate) const TRANSPORT_HEADER: u32 = 2;
+/// What is kept with a rule for programs.
+const USER_DATA: u16 = 7;
 /// Protocols, as an IP header has them.
 pub(crate) const ICMP_V6: u8 = 58;
 /// Where a value is kept, and where a verdict.
@@ -121,8 +124,17 @@ pub(crate) fn refuse() -> Vec<u8> {
 
 /// A chain at a hook of netfilter.
 pub(crate) fn base_chain(table: &str, chain: &str, hook: u32, priority: i32) -> Vec<u8> {
+    chain_of("filter", table, chain, hook, priority)
+}
+
+/// A chain that translates addresses.
+pub(crate) fn nat_chain(table: &str, chain: &str, hook: u32, priority: i32) -> Vec<u8> {
+    chain_of("nat", table, chain, hook, priority)
+}
+
+fn chain_of(kind: &str, table: &str, chain: &str, hook: u32, priority: i32) -> Vec<u8> {
     let hook = nested(4, &[number(1, hook), number(2, priority as u32)]);
-    [text(1, table), text(3, chain), hook, text(7, "filter")].concat()
+    [text(1, table), text(3, chain), hook, text(7, kind)].concat()
 }
 
 pub(crate) fn chain(table: &str, chain: &str) -> Vec<u8> {
@@ -131,6 +143,60 @@ pub(crate) fn chain(table: &str, chain: &str) -> Vec<u8> {
 
 pub(crate) fn rule(table: &str, chain: &str, expressions: &[Vec<u8>]) -> Vec<u8> {
     [text(1, table), text(2, chain), nested(4, &[expressions.concat()])].concat()
+}
+
+/// A comment of up to 128 bytes for a rule, as `nft list table` shows it.
+pub(crate) fn comment(comment: &str) -> Vec<u8> {
+    // A type, a length and the text, which a zero ends (libnftnl/udata.h).
+    let length = comment.len() as u8 + 1;
+    attribute(USER_DATA, &[&[0, length], comment.as_bytes(), &[0]].concat())
+}
+
+/// A counter, which [`counters`] reads.
+pub(crate) fn counter() -> Vec<u8> {
+    expression("counter", &[])
+}
+
+/// Whether a value is in a range, both ends included.
+pub(crate) fn range(how: u32, first: &[u8], last: &[u8]) -> Vec<u8> {
+    let value = |kind, bytes| nested(kind, &[attribute(1, bytes)]);
+    expression("range", &[number(1, REGISTER), number(2, how), value(3, first), value(4, last)])
+}
+
+/// Compares the beginning of the name of an interface.
+pub(crate) fn interface_begins(how: u32, name: &str) -> Vec<u8> {
+    compare(how, name.as_bytes())
+}
+
+fn load(register: u32, value: &[u8]) -> Vec<u8> {
+    expression("immediate", &[number(1, register), nested(2, &[attribute(1, value)])])
+}
+
+/// The source of packets becomes the address of the interface that they leave by, and their port one of these.
+pub(crate) fn masquerade(ports: Option<(u16, u16)>) -> Vec<u8> {
+    let Some((first, last)) = ports else { return expression("masq", &[]) };
+    let loads = [load(1, &first.to_be_bytes()), load(2, &last.to_be_bytes())];
+    [loads.concat(), expression("masq", &[number(2, 1), number(3, 2)])].concat()
+}
+
+/// The source or the destination of packets becomes one of these addresses, and their port one of these.
+pub(crate) fn translate(
+    is_destination: bool,
+    addresses: Option<(Ipv4Addr, Ipv4Addr)>,
+    ports: Option<(u16, u16)>,
+) -> Vec<u8> {
+    const IPV4: u32 = 2;
+    let mut loads = Vec::new();
+    let mut attributes = vec![number(1, is_destination.into()), number(2, IPV4)];
+    if let Some((first, last)) = addresses {
+        loads.extend([load(1, &first.octets()), load(2, &last.octets())]);
+        attributes.extend([number(3, 1), number(4, 2)]);
+    }
+    if let Some((first, last)) = ports {
+        loads.extend([load(3, &first.to_be_bytes()), load(4, &last.to_be_bytes())]);
+        attributes.extend([number(5, 3), number(6, 4)]);
+    }
+    [loads.concat(), expression("nat", &attributes)].concat()
 }
 
 fn expression(name: &str, of: &[Vec<u8>]) -> Vec<u8> {
@@ -257,21 +323,43 @@ pub(crate) fn is_change_by_another(bytes: &[u8], table: &str, port: u32) -> bool
     false
 }
 
+/// What a rule has counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// Its comment.
+    pub(crate) comment: String,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
 /// The packets that the rules of a table have counted; none if there is no such table.
 pub(crate) fn counted(socket: &Socket, table: &str) -> io::Result<u64> {
+    let mut packets = 0u64;
+    rules(socket, table, |message| packets = counted_by_rule(message).saturating_add(packets))?;
+    Ok(packets)
+}
+
+/// What the rules of a table that have a comment have counted.
+pub(crate) fn counters(socket: &Socket, table: &str) -> io::Result<Vec<Counted>> {
+    let mut counters = Vec::new();
+    rules(socket, table, |message| counters.extend(commented(message)))?;
+    Ok(counters)
+}
+
+/// Reads the rules of a table.
+fn rules(socket: &Socket, table: &str, mut read: impl FnMut(&[u8])) -> io::Result<()> {
     let mut request = Batch { bytes: Vec::new(), messages: 0 };
     request.message(GET_RULE, DUMP, INET, 0, &text(1, table));
     // What the kernel said of a batch that it refused may still be there.
     while recv(socket, &mut [0u8; 4096][..], RecvFlags::DONTWAIT).is_ok() {}
     socket.send(&request.bytes, 0)?;
-    let mut packets = 0u64;
     loop {
         let bytes = socket.recv_from_full()?.0;
         for (kind, message) in messages(&bytes) {
             match kind {
-                DONE => return Ok(packets),
+                DONE => return Ok(()),
                 ERROR => acknowledged(message)?,
-                NEW_RULE => packets = counted_by_rule(message).saturating_add(packets),
+                NEW_RULE => read(message),
                 _ => {}
             }
         }
@@ -291,11 +379,25 @@ fn messages(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 
 /// The packets that a rule has counted.
 fn counted_by_rule(message: &[u8]) -> u64 {
+    total(message, 2)
+}
+
+/// What a rule has counted, if it has a comment.
+fn commented(message: &[u8]) -> Option<Counted> {
+    let data = find(message.get(HEADERS..)?, USER_DATA)?;
+    let length = usize::from(*data.get(1)?);
+    let comment = data.get(2..2 + length).filter(|_| data[0] == 0)?;
+    let comment = String::from_utf8_lossy(comment.strip_suffix(&[0]).unwrap_or(comment)).into_owned();
+    Some(Counted { comment, packets: total(message, 2), bytes: total(message, 1) })
+}
+
+/// The sum of a number of all counters of a rule: 1 for bytes, 2 for packets.
+fn total(message: &[u8], of: u16) -> u64 {
     let expressions = attributes(message.get(HEADERS..).unwrap_or_default()).filter(|(kind, _)| *kind == 4);
     let expressions = expressions.flat_map(|(_, list)| attributes(list)).map(|(_, expression)| expression);
     let counters = expressions.filter(|it| find(it, 1) == Some(b"counter\0"));
-    let packets = counters.filter_map(|counter| find(find(counter, 2)?, 2)?.try_into().ok());
-    packets.map(u64::from_be_bytes).fold(0, u64::saturating_add)
+    let numbers = counters.filter_map(|counter| find(find(counter, 2)?, of)?.try_into().ok());
+    numbers.map(u64::from_be_bytes).fold(0, u64::saturating_add)
 }
 
 /// The attributes in a message or in another attribute, with their types.
@@ -348,6 +450,26 @@ mod tests {
             let mut wrong = rules.bytes.clone();
             wrong[at] ^= 0xff;
             read(&wrong);
+        }
+    }
+
+    #[test]
+    fn counters_are_those_of_the_comment_of_their_rule() {
+        let mut rules = Batch { bytes: Vec::new(), messages: 0 };
+        let with = |said: &str, packets| [rule("t", "c", &[counter(packets)]), comment(said)].concat();
+        for attributes in [with("source 10", 5), rule("t", "c", &[counter(9)]), with("source 20", 0)] {
+            rules.message(NEW_RULE, 0, INET, 0, &attributes);
+        }
+        let read = |bytes: &[u8]| {
+            messages(bytes).filter_map(|(_, message)| commented(message)).collect::<Vec<Counted>>()
+        };
+        let of = |said: &str, packets| Counted { comment: said.to_owned(), packets, bytes: 7 };
+        assert_eq!(read(&rules.bytes), [of("source 10", 5), of("source 20", 0)]);
+        for at in 0..rules.bytes.len() {
+            let mut wrong = rules.bytes.clone();
+            wrong[at] ^= 0xff;
+            read(&wrong);
+            read(&rules.bytes[..at]);
         }
     }
 }

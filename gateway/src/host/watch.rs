@@ -1,10 +1,9 @@
 //! Watches for changes by other programs of our state in the kernel, and has it restored.
 
-use super::guard::TABLE;
 use super::netlink::{self, Concern, concern};
 use super::networks::TABLES;
 use super::nft;
-use super::{Follower, State};
+use super::{Follower, State, guard, translation};
 use netlink_sys::Socket;
 use port::Wake;
 use rustix::io::Errno;
@@ -173,22 +172,33 @@ impl Watch {
         }
     }
 
-    /// The same of our table, which is then no longer trusted.
+    /// The same of our tables, which are then no longer trusted.
     fn table_was_changed(&self) -> bool {
         let Some(socket) = &self.sockets.tables else { return false };
-        let port = self.state.lock().unwrap_or_else(PoisonError::into_inner).guard.port();
-        let mut was_changed = false;
+        let state = || self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let ports = {
+            let state = state();
+            (state.guard.port(), state.translator.port())
+        };
+        let (mut guard, mut nat) = (false, false);
         loop {
             match socket.recv_from_full() {
-                Ok((bytes, _)) => was_changed |= nft::is_change_by_another(&bytes, TABLE, port),
-                Err(error) if is_overflow(&error) => was_changed = true,
+                Ok((bytes, _)) => {
+                    guard |= nft::is_change_by_another(&bytes, guard::TABLE, ports.0);
+                    nat |= nft::is_change_by_another(&bytes, translation::TABLE, ports.1);
+                }
+                Err(error) if is_overflow(&error) => (guard, nat) = (true, true),
                 Err(_) => break,
             }
         }
-        if was_changed {
-            self.state.lock().unwrap_or_else(PoisonError::into_inner).guard.distrust();
+        let mut state = state();
+        if guard {
+            state.guard.distrust();
         }
-        was_changed
+        if nat {
+            state.translator.distrust();
+        }
+        guard || nat
     }
 }
 

@@ -125,7 +125,8 @@ fn is_old(text: &str) -> bool {
 
 /// Branches of which each line is looked at.
 fn is_served(words: &[&str]) -> bool {
-    matches!(words, ["interfaces", "wireguard", ..] | ["vpn", "ipsec" | "rsa-keys", ..])
+    let is_rule = matches!(words, ["nat", "source" | "destination", "rule", _, _, ..]);
+    (is_rule || matches!(words, ["interfaces", "wireguard", ..] | ["vpn", "ipsec" | "rsa-keys", ..]))
         && !matches!(words, ["vpn", "ipsec", "remote-access" | "profile", ..])
 }
 
@@ -254,7 +255,7 @@ fn leave(skipped: &Skipped, draft: &mut Draft) {
         ["firewall" | "nat" | "nat66" | "zone-policy" | "policy" | "traffic-policy" | "port-forward", ..] => {
             draft.leave_open(
                 &origin,
-                "Postern has no firewall and no NAT",
+                "Postern has no firewall, and of NAT source and destination rules for IPv4",
                 "write the rules in nftables.conf: packets of tunnels come from ipsec0 and wgN",
             );
         }

@@ -126,12 +126,15 @@ impl Context<'_, '_> {
                 draft.leave(&origin, why, "have the peers of the group use IKEv2 too");
             }
             ["vpn", "ipsec", "auto-firewall-nat-exclude", "enable"] => {
-                let why = "Postern has no NAT: if the system has, it may change packets of tunnels";
+                let why = "no rule is made by itself: NAT may change packets of tunnels";
                 draft.leave_open(
                     &origin,
                     why,
-                    "except the prefixes of tunnels from masquerading in nftables.conf",
+                    "set nat source rule 1 destination address PREFIX, and: exclude",
                 );
+            }
+            ["nat", list @ ("source" | "destination"), "rule", number, ref rest @ ..] => {
+                nat([list, number], rest, &words, &origin, draft);
             }
             ["vpn", "ipsec", "auto-firewall-nat-exclude" | "allow-access-to-local-interface", "disable"] => {
                 draft.take(&origin, &[]);
@@ -384,6 +387,37 @@ fn named(found: Result<String, String>, path: &str, origin: &Origin, draft: &mut
         }
         Err(why) => {
             draft.leave(origin, why, format!("set {path} NAME, a name of pki, or import with --root DIR"));
+        }
+    }
+}
+
+/// A statement of a rule of NAT. One that is not supported would widen the rule, which is then disabled.
+fn nat([list, number]: [&str; 2], rest: &[&str], words: &[&str], origin: &Origin, draft: &mut Draft) {
+    let path = format!("nat {list} rule {number}");
+    match rest {
+        // VyOS 1.3.
+        ["outbound-interface" | "inbound-interface", "any"] => draft.take(origin, &[]),
+        [link @ ("outbound-interface" | "inbound-interface"), name] => {
+            let set = (format!("{path} {link} name"), Some(*name));
+            draft.translate(origin, &[set], "interfaces are named behind the word name");
+        }
+        _ => {
+            let (node, value) = divided(words);
+            let kind = Cursor::at(node.split(' ')).and_then(Cursor::node).map(|node| node.kind);
+            let fits = match (kind, value) {
+                (Some(Kind::Flag), None) => true,
+                (Some(kind), Some(value)) => kind.value_type().is_some_and(|kind| kind.check(value).is_ok()),
+                _ => false,
+            };
+            if fits {
+                return draft.take(origin, &[(node, value)]);
+            }
+            draft.leave_open(
+                origin,
+                "Postern does not support it: the rule is disabled",
+                format!("look at it, and: delete {path} disable"),
+            );
+            draft.imply(origin, &format!("{path} disable"), None);
         }
     }
 }

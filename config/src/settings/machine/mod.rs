@@ -24,6 +24,10 @@ use std::fmt;
 pub struct Machine {
     /// What it is tuned for.
     pub performance: Option<Profile>,
+    /// Whether it forwards IPv4 packets, if that is said.
+    pub forwards_v4: Option<bool>,
+    /// The same of IPv6.
+    pub forwards_v6: Option<bool>,
     /// What is run at times.
     pub tasks: Tasks,
     /// What is logged where.
@@ -48,6 +52,10 @@ pub enum Profile {
 pub enum Part {
     /// `system option performance`
     Performance,
+    /// `system ip`
+    Ip,
+    /// `system ipv6`
+    Ipv6,
     /// `system task-scheduler`
     Tasks,
     /// `system syslog`
@@ -58,12 +66,15 @@ pub enum Part {
 
 impl Part {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Performance, Self::Tasks, Self::Syslog, Self::Snmp];
+    pub const ALL: [Self; 6] =
+        [Self::Performance, Self::Ip, Self::Ipv6, Self::Tasks, Self::Syslog, Self::Snmp];
 
     /// The words that lead to it.
     pub fn words(self) -> &'static [&'static str] {
         match self {
             Self::Performance => &["system", "option", "performance"],
+            Self::Ip => &["system", "ip"],
+            Self::Ipv6 => &["system", "ipv6"],
             Self::Tasks => &["system", "task-scheduler"],
             Self::Syslog => &["system", "syslog"],
             Self::Snmp => &["service", "snmp"],
@@ -132,12 +143,23 @@ impl Reader {
                     machine.performance =
                         Some(if is_latency { Profile::Latency } else { Profile::Throughput });
                 }
+                Part::Ip => machine.forwards_v4 = self.forwarding(part, branch),
+                Part::Ipv6 => machine.forwards_v6 = self.forwarding(part, branch),
                 Part::Tasks => machine.tasks = self.tasks(branch),
                 Part::Syslog => machine.syslog = Some(self.syslog(branch)),
                 Part::Snmp => machine.snmp = Some(self.snmp(branch)),
             }
         }
         machine
+    }
+
+    fn forwarding(&mut self, part: Part, tree: &Tree) -> Option<bool> {
+        let (is_on, is_off) = (tree.has("forwarding"), tree.has("disable-forwarding"));
+        if is_on && is_off {
+            let reason = format!("{part} has both forwarding and disable-forwarding");
+            self.error(tree.location_of("forwarding"), reason, format!("delete {part} disable-forwarding"));
+        }
+        (is_on || is_off).then_some(is_on)
     }
 }
 
@@ -152,6 +174,8 @@ mod tests {
 
     const TEXT: &str = "set service snmp community public authorization ro\n\
         set service snmp community public network 10.0.0.0/8\n\
+        set system ip forwarding\n\
+        set system ipv6 disable-forwarding\n\
         set system option performance latency\n\
         set system syslog global facility all level info\n\
         set system task-scheduler task a executable path /config/scripts/a.sh\n\
@@ -162,7 +186,8 @@ mod tests {
         let machine = read(TEXT).expect("right");
         assert!(!machine.is_empty());
         assert_eq!(machine.performance, Some(Profile::Latency));
-        let all: String = [Part::Snmp, Part::Performance, Part::Syslog, Part::Tasks]
+        assert_eq!((machine.forwards_v4, machine.forwards_v6), (Some(true), Some(false)));
+        let all: String = [Part::Snmp, Part::Ip, Part::Ipv6, Part::Performance, Part::Syslog, Part::Tasks]
             .map(|part| machine.lines(part).to_owned())
             .concat();
         assert_eq!(all, TEXT);
@@ -179,6 +204,8 @@ mod tests {
             (Part::Syslog, "set system option performance latency"),
             (Part::Snmp, "set service snmp contact a\nset interfaces wireguard wg0 mtu 1400"),
             (Part::Performance, "set system option performance fast"),
+            (Part::Ip, "set system ipv6 forwarding"),
+            (Part::Ip, "set system ip forwarding\nset system ip disable-forwarding"),
         ] {
             assert!(Machine::read(part, lines).is_err(), "{lines}");
         }

@@ -9,6 +9,7 @@
 //! therefore do no more than its configuration can: log to another machine, let SNMP be asked. What runs as root by the task
 //! scheduler must be in a folder that the administrator has chosen, and be root's.
 
+mod forwarding;
 mod performance;
 mod place;
 pub mod render;
@@ -16,6 +17,7 @@ mod service;
 mod snmp;
 mod syslog;
 mod tasks;
+mod values;
 
 pub use place::Place;
 
@@ -25,6 +27,7 @@ use config::settings::machine::Part;
 use place::{Change, Content, PlaceError};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
+use values::Value;
 
 /// What the administrator allows.
 #[derive(Clone, Debug)]
@@ -112,7 +115,7 @@ impl Helper {
             return Vec::new();
         }
         match request.part {
-            Part::Performance => Vec::new(),
+            Part::Performance | Part::Ip | Part::Ipv6 => Vec::new(),
             Part::Tasks => tasks::check(&self.place, &self.rules, &machine.tasks),
             Part::Syslog => machine.syslog.iter().flat_map(|it| syslog::check(&self.place, it)).collect(),
             Part::Snmp => snmp::check(&self.place),
@@ -122,19 +125,33 @@ impl Helper {
     fn apply(&self, request: &Request) -> Result<Answer, PlaceError> {
         let (place, machine) = (&self.place, &request.machine);
         let _lock = place.lock()?;
-        if request.part == Part::Performance {
-            let settings = performance::apply(place, self.owner.as_str(), machine.performance)?;
-            return Ok(Answer { settings, files: self.files(request.part), ..Answer::default() });
-        }
         let wanted = match request.part {
+            Part::Performance => {
+                let values = machine.performance.map(|profile| performance::values(place, profile));
+                return self.set(request.part, performance::STATE, values.unwrap_or_default());
+            }
+            Part::Ip => {
+                let values = forwarding::values(place, false, machine.forwards_v4);
+                return self.set(request.part, forwarding::STATE_V4, values);
+            }
+            Part::Ipv6 => {
+                let values = forwarding::values(place, true, machine.forwards_v6);
+                return self.set(request.part, forwarding::STATE_V6, values);
+            }
             Part::Tasks => tasks::wanted(place, &self.rules, &machine.tasks, self.owner.as_str()),
             Part::Syslog => syslog::wanted(place, machine.syslog.as_ref()),
-            Part::Snmp | Part::Performance => snmp::wanted(place, machine.snmp.as_ref()),
+            Part::Snmp => snmp::wanted(place, machine.snmp.as_ref()),
         };
         place.check_owners(&wanted.files, self.owner.as_str())?;
         self.change(request.part, &wanted)?;
         let findings = self.check(request);
         Ok(Answer { findings, files: self.files(request.part), ..Answer::default() })
+    }
+
+    /// Makes values of the kernel what they are to be.
+    fn set(&self, part: Part, state: &str, values: Vec<Value>) -> Result<Answer, PlaceError> {
+        let settings = values::apply(&self.place, self.owner.as_str(), state, values)?;
+        Ok(Answer { settings, files: self.files(part), ..Answer::default() })
     }
 
     /// Makes the files of a part what they are to be, and has the program read them; or leaves all as it was.
@@ -190,7 +207,9 @@ impl Helper {
         match part {
             Part::Tasks => tasks::tell(&self.place, files),
             Part::Syslog => syslog::tell(&self.place, is_wanted),
-            Part::Snmp | Part::Performance => snmp::tell(&self.place, is_wanted),
+            Part::Snmp => snmp::tell(&self.place, is_wanted),
+            // No program reads them.
+            Part::Performance | Part::Ip | Part::Ipv6 => Ok(()),
         }
     }
 
@@ -206,6 +225,8 @@ impl Helper {
         let owner = self.owner.as_str();
         let known = match part {
             Part::Performance => vec![performance::STATE.to_owned()],
+            Part::Ip => vec![forwarding::STATE_V4.to_owned()],
+            Part::Ipv6 => vec![forwarding::STATE_V6.to_owned()],
             Part::Tasks => tasks::known(&self.place, owner),
             Part::Syslog => syslog::known(),
             Part::Snmp => snmp::known(),

@@ -1,27 +1,14 @@
-//! `system option performance`: values of the kernel, with what they were before, which they are again afterwards.
+//! `system option performance`: which values of the kernel a profile sets.
 
-use super::place::{Content, Place, PlaceError};
-use crate::machine::model::Setting;
+use super::place::Place;
+use super::values::Want::{AtLeast, AtMost, Exactly};
+use super::values::{Value, Want};
 use config::settings::machine::Profile;
-use std::collections::BTreeMap;
 use std::fs;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What was changed since the machine has started, with what it was.
 pub(super) const STATE: &str = "/run/postern-machine/performance";
-
-/// What a value is to be.
-#[derive(Clone, Copy)]
-enum Want {
-    Exactly(&'static str),
-    /// A larger one is as good.
-    AtLeast(u64),
-    /// Not more, where 0 stands for no limit and `n/a` for the strictest.
-    AtMost(u64),
-}
-
-use Want::{AtLeast, AtMost, Exactly};
 
 /// A value of the kernel.
 struct Knob {
@@ -86,21 +73,6 @@ static KNOBS: &[Knob] = &[
     sysctl("kernel.numa_balancing", "/proc/sys/kernel/numa_balancing", None, Some(Exactly("0"))),
 ];
 
-impl Want {
-    /// What to write in the place of `now`; the same if that is as good.
-    fn over(self, now: &str) -> String {
-        let number = now.parse::<u64>().ok();
-        match self {
-            Exactly(value) => value.to_owned(),
-            AtLeast(least) if number.is_some_and(|now| now >= least) => now.to_owned(),
-            AtLeast(least) => least.to_string(),
-            AtMost(_) if now == "n/a" => now.to_owned(),
-            AtMost(most) if number.is_some_and(|now| now > 0 && now <= most) => now.to_owned(),
-            AtMost(most) => most.to_string(),
-        }
-    }
-}
-
 impl Knob {
     fn want(&self, profile: Profile) -> Option<Want> {
         match profile {
@@ -127,127 +99,16 @@ impl Knob {
     }
 }
 
-/// What was written, and what was there before, by the files.
-type Changed = BTreeMap<PathBuf, (String, String)>;
-
-/// Sets what the profile wants, and puts back all else that was set; what there is of it then.
-pub(super) fn apply(
-    place: &Place,
-    owner: &str,
-    profile: Option<Profile>,
-) -> Result<Vec<Setting>, PlaceError> {
-    let changed = read_state(place, owner);
-    let mut wanted = Vec::new();
-    if let Some(profile) = profile {
-        for knob in KNOBS {
-            let Some(want) = knob.want(profile) else { continue };
-            let files = knob.files(place);
-            if files.is_empty() {
-                let setting =
-                    Setting { name: knob.name.to_owned(), wanted: want.over(""), ..Setting::default() };
-                wanted.push((None, Setting { problem: Some(knob.absent.to_owned()), ..setting }));
-            }
-            wanted.extend(
-                files
-                    .into_iter()
-                    .map(|(name, file)| (Some(file.clone()), plan(name, file, want, knob, &changed))),
-            );
+/// What a profile wants.
+pub(super) fn values(place: &Place, profile: Profile) -> Vec<Value> {
+    let of_knob = |knob: &Knob| {
+        let Some(want) = knob.want(profile) else { return Vec::new() };
+        let value = |name: String, file| Value { name, file, want, absent: knob.absent };
+        let files = knob.files(place);
+        if files.is_empty() {
+            return vec![value(knob.name.to_owned(), None)];
         }
-    }
-    // Before anything is written: after a crash, what is written here is put back.
-    let mut kept: Changed = changed.clone();
-    for (file, setting) in &wanted {
-        if let (Some(file), Some(before)) = (file, &setting.before)
-            && before != &setting.wanted
-        {
-            kept.insert(file.clone(), (setting.wanted.clone(), before.clone()));
-        }
-    }
-    if kept != changed || profile.is_some() {
-        write_state(place, owner, &kept, profile.is_some())?;
-    }
-    let is_wanted = |file: &Path| wanted.iter().any(|(wanted, _)| wanted.as_deref() == Some(file));
-    for (file, (written, before)) in changed.iter().filter(|(file, _)| !is_wanted(file)) {
-        put_back(file, written, before);
-        kept.remove(file);
-    }
-    for (file, setting) in &mut wanted {
-        if let Some(file) = file {
-            set(file, setting);
-        }
-    }
-    write_state(place, owner, &kept, profile.is_some())?;
-    Ok(wanted.into_iter().map(|(_, setting)| setting).collect())
-}
-
-fn plan(name: String, file: PathBuf, want: Want, knob: &Knob, changed: &Changed) -> Setting {
-    let shown = Some(file.display().to_string());
-    match read(&file) {
-        Ok(now) => {
-            let before = changed.get(&file).map_or(now, |(_, before)| before.clone());
-            Setting {
-                name,
-                file: shown,
-                wanted: want.over(&before),
-                before: Some(before),
-                ..Setting::default()
-            }
-        }
-        Err(error) => {
-            let absent = error.kind() == ErrorKind::NotFound;
-            let problem = if absent { knob.absent.to_owned() } else { error.to_string() };
-            Setting { name, file: None, wanted: want.over(""), problem: Some(problem), ..Setting::default() }
-        }
-    }
-}
-
-fn read(file: &Path) -> std::io::Result<String> {
-    fs::read_to_string(file).map(|text| text.trim().to_owned())
-}
-
-/// Writes a value, and looks whether the kernel has taken it.
-fn set(file: &Path, setting: &mut Setting) {
-    if setting.problem.is_some() {
-        return;
-    }
-    if read(file).ok().as_ref() != Some(&setting.wanted) {
-        setting.problem = fs::write(file, &setting.wanted).err().map(|error| error.to_string());
-    }
-    setting.now = read(file).ok();
-    if setting.problem.is_none() && setting.now.as_ref() != Some(&setting.wanted) {
-        setting.problem = Some("the kernel keeps another value".to_owned());
-    }
-}
-
-/// Restores a value, unless another program has changed it since.
-fn put_back(file: &Path, written: &str, before: &str) {
-    if read(file).is_ok_and(|now| now == written)
-        && let Err(error) = fs::write(file, before)
-    {
-        tracing::warn!("{}: {before} cannot be put back: {error}", file.display());
-    }
-}
-
-/// What was changed, of this owner. A line each: what was written, what was there, the file.
-fn read_state(place: &Place, owner: &str) -> Changed {
-    if !place.is_owned(STATE, owner) {
-        return Changed::new();
-    }
-    let text = fs::read_to_string(place.at(STATE)).unwrap_or_default();
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let entries = lines.filter_map(|line| {
-        let mut words = line.splitn(3, ' ');
-        let (written, before) = (words.next()?.to_owned(), words.next()?.to_owned());
-        Some((place.at(words.next()?), (written, before)))
-    });
-    entries.collect()
-}
-
-/// Writes down what is changed; the file goes with the profile.
-fn write_state(place: &Place, owner: &str, changed: &Changed, is_set: bool) -> Result<(), PlaceError> {
-    let lines =
-        changed.iter().map(|(file, (written, before))| format!("{written} {before} {}\n", place.named(file)));
-    let content = Content { path: STATE.to_owned(), mode: 0o600, text: lines.collect() };
-    let wanted = if is_set || !changed.is_empty() { vec![content] } else { Vec::new() };
-    place.replace(owner, &wanted, &[STATE.to_owned()]).map(drop)
+        files.into_iter().map(|(name, file)| value(name, Some(file))).collect()
+    };
+    KNOBS.iter().flat_map(of_knob).collect()
 }

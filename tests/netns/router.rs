@@ -1,0 +1,190 @@
+//! The router of a site: what the machine itself does for the devices behind it.
+
+use crate::support::{PATIENCE, lab, postern};
+use lab::files::Files;
+use lab::postern::Postern;
+use lab::{Lab, Process, wait_until};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+/// The router's address outside, which the provider knows, and a device inside, which it does not.
+const OUTSIDE: &str = "192.0.2.1";
+const PROVIDER: &str = "192.0.2.9";
+const DEVICE: &str = "10.2.0.9";
+/// What waits is looked at every 15 seconds.
+const LOOKED_AT: Duration = Duration::from_secs(60);
+
+const FORWARDING: &str = "set system ip forwarding\n";
+const NAT: &str = "\
+    set nat source rule 10 destination address 192.0.2.9\n\
+    set nat source rule 10 protocol tcp\n\
+    set nat source rule 10 destination port 7000-7009\n\
+    set nat source rule 10 exclude\n\
+    set nat source rule 20 outbound-interface name wan*\n\
+    set nat source rule 20 source address 10.2.0.0/24\n\
+    set nat source rule 20 translation address masquerade\n\
+    set nat destination rule 10 inbound-interface name !lan\n\
+    set nat destination rule 10 protocol tcp\n\
+    set nat destination rule 10 destination port 8080,8081\n\
+    set nat destination rule 10 translation address 10.2.0.9\n\
+    set nat destination rule 10 translation port 80\n";
+
+/// A router between a device and its provider.
+struct Site {
+    lab: Lab,
+    gateway: Postern,
+    process: Process,
+    root: Files,
+}
+
+impl Site {
+    fn start(text: &str) -> Option<Self> {
+        let mut lab = lab(&["device", "router", "provider"])?;
+        lab.connect(("device", "lan", "10.2.0.9/24"), ("router", "lan", "10.2.0.1/24")).expect("veth");
+        lab.connect(("router", "wan0", "192.0.2.1/24"), ("provider", "wan0", "192.0.2.9/24")).expect("veth");
+        lab.ip("device", "route add default via 10.2.0.1").expect("a route");
+        lab.run("router", "sysctl", &["-qw", "net.ipv4.ip_forward=0"]).expect("it does not forward");
+        let mut gateway = Postern::new(&lab, "router", postern()).expect("a folder");
+        gateway.write(text);
+        // A machine has one daemon that changes it. Here several run, each with a kernel of its own as far as this matters.
+        let root = Files::default();
+        std::os::unix::fs::symlink("/proc", root.path().join("proc")).expect("a folder");
+        let process = Self::run(&mut lab, &mut gateway, &root);
+        Some(Self { lab, gateway, process, root })
+    }
+
+    fn run(lab: &mut Lab, gateway: &mut Postern, root: &Files) -> Process {
+        let root = root.path().display().to_string();
+        gateway.start_with(lab, &["run", "--machine-root", &root], "info", LOOKED_AT).expect("it starts")
+    }
+
+    fn ask(&self, words: &[&str]) -> Output {
+        Command::new(postern()).args(words).arg("--api").arg(&self.gateway.socket).output().expect("it runs")
+    }
+
+    fn show(&self, words: &[&str]) -> String {
+        let output = self.ask(words);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn reload(&self, text: &str) -> (bool, String) {
+        self.gateway.write(text);
+        let output = self.ask(&["reload"]);
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    }
+
+    fn reaches_the_provider(&self) -> bool {
+        self.lab.run("device", "ping", &["-c", "1", "-W", "1", PROVIDER]).is_ok()
+    }
+
+    fn table(&self) -> String {
+        self.lab.run("router", "nft", &["list", "table", "inet", "postern-nat"]).unwrap_or_default()
+    }
+
+    fn forwards(&self) -> String {
+        self.lab.run("router", "sysctl", &["-n", "net.ipv4.ip_forward"]).expect("a value").trim().to_owned()
+    }
+
+    /// Connections that a rule has translated.
+    fn connections(&self, rule: &str) -> u64 {
+        let shown = self.show(&["show", "nat"]);
+        let line = shown.lines().find(|line| line.starts_with(rule));
+        let line = line.unwrap_or_else(|| panic!("{rule}: {shown}"));
+        line.split_whitespace().last().and_then(|word| word.parse().ok()).expect("a number")
+    }
+
+    /// Connects from one namespace to `to`, where a server in another listens on `at`; from where the server sees it.
+    fn connection(&self, from: &str, to: &str, server: &str, at: &str) -> Option<SocketAddr> {
+        let listener = self.lab.enter(server, || TcpListener::bind(at)).expect("a namespace").expect("free");
+        let to: SocketAddr = to.parse().expect("literal");
+        let stream = self.lab.enter(from, || TcpStream::connect_timeout(&to, Duration::from_secs(2)));
+        let mut client = stream.expect("a namespace").ok()?;
+        let (mut served, seen) = listener.accept().expect("it is there");
+        client.write_all(b"hello").expect("open");
+        let mut read = [0; 5];
+        served.read_exact(&mut read).expect("open");
+        assert_eq!(&read, b"hello");
+        Some(seen)
+    }
+}
+
+#[test]
+fn devices_reach_the_provider_by_the_address_of_the_router_and_are_reached_by_its_ports() {
+    let Some(site) = Site::start(&[FORWARDING, NAT].concat()) else { return };
+    assert_eq!(site.forwards(), "1", "{}", site.gateway.logged());
+    wait_until(PATIENCE, || site.reaches_the_provider()).expect("the device reaches the provider");
+    let seen = site.connection("device", "192.0.2.9:9000", "provider", "192.0.2.9:9000").expect("connected");
+    assert_eq!(seen.ip().to_string(), OUTSIDE, "the source is the router's");
+    for port in ["192.0.2.1:8080", "192.0.2.1:8081"] {
+        let seen = site.connection("provider", port, "device", "10.2.0.9:80").expect("connected");
+        assert_eq!(seen.ip().to_string(), PROVIDER);
+    }
+    // What is excluded keeps its source, which the provider has no way back to.
+    assert_eq!(site.connection("device", "192.0.2.9:7005", "provider", "192.0.2.9:7005"), None);
+    assert!(site.connections("source 10") >= 1 && site.connections("source 20") >= 2);
+    assert_eq!(site.connections("destination 10"), 2);
+    let json: serde_json::Value = serde_json::from_str(&site.show(&["show", "nat", "--json"])).expect("JSON");
+    assert_eq!(json["rules"][1]["translation"], "masquerade", "{json}");
+    assert_eq!(json["rules"][2]["destination"], "any:8080,8081", "{json}");
+
+    // Another program takes the table away.
+    site.lab.run("router", "nft", &["delete", "table", "inet", "postern-nat"]).expect("deleted");
+    wait_until(PATIENCE, || site.table().contains("masquerade")).expect("it is put back");
+    assert!(site.gateway.logged().contains("postern-nat went and is put back"), "{}", site.gateway.logged());
+
+    // A rule goes, and the rest stays.
+    let without: String = NAT
+        .lines()
+        .filter(|line| !line.contains("destination rule"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let (done, said) = site.reload(&[FORWARDING, &without].concat());
+    assert!(done, "{said}");
+    assert!(!site.table().contains("dnat") && site.table().contains("masquerade"), "{}", site.table());
+    assert_eq!(site.connection("provider", "192.0.2.1:8080", "device", "10.2.0.9:80"), None);
+
+    // All of it goes, and the kernel is as it was.
+    let (done, said) = site.reload("set system allow-empty\n");
+    assert!(done, "{said}");
+    assert_eq!((site.table(), site.forwards()), (String::new(), "0".to_owned()));
+    assert!(site.show(&["show", "nat"]).contains("there is no rule"));
+}
+
+#[test]
+fn a_wrong_rule_changes_nothing_and_the_rules_outlive_a_killed_daemon() {
+    let Some(mut site) = Site::start(&[FORWARDING, NAT].concat()) else { return };
+    let before = site.table();
+    assert!(before.contains("comment \"source 20\""), "{before}");
+    for (wrong, said) in [
+        (
+            "set nat source rule 30 outbound-interface name wan0\n",
+            "set nat source rule 30 translation address masquerade",
+        ),
+        ("set nat destination rule 30 translation port 80\n", "set nat destination rule 30 protocol tcp_udp"),
+        ("set system ip disable-forwarding\n", "delete system ip disable-forwarding"),
+    ] {
+        let (done, answer) = site.reload(&[FORWARDING, NAT, wrong].concat());
+        assert!(!done && answer.contains(said), "{answer}");
+    }
+    assert!(site.table().contains("comment \"source 20\""));
+    assert_eq!(site.forwards(), "1");
+
+    site.process.signal(rustix::process::Signal::KILL);
+    wait_until(PATIENCE, || site.lab.ended(site.process).is_some()).expect("it is dead");
+    assert!(site.reaches_the_provider(), "the kernel goes on");
+    site.gateway.write(&[FORWARDING, "set nat source rule 20 translation address 192.0.2.1\n"].concat());
+    site.process = Site::run(&mut site.lab, &mut site.gateway, &site.root);
+    wait_until(PATIENCE, || site.table().contains("snat ip to 192.0.2.1"))
+        .expect("what it was told meanwhile");
+    assert!(!site.table().contains("masquerade") && !site.table().contains("dnat"), "{}", site.table());
+    let seen = site.connection("device", "192.0.2.9:7005", "provider", "192.0.2.9:7005").expect("connected");
+    assert_eq!(seen.ip().to_string(), OUTSIDE);
+    assert!(
+        site.lab.run("provider", "ping", &["-c", "1", "-W", "1", DEVICE]).is_err(),
+        "there is no way inside"
+    );
+}
