@@ -29,6 +29,7 @@ pub mod machine;
 pub mod nat;
 pub mod openvpn;
 pub mod rights;
+pub mod router;
 pub mod secgw;
 pub mod service;
 pub mod snmp;

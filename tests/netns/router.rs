@@ -41,11 +41,16 @@ struct Site {
 
 impl Site {
     fn start(text: &str) -> Option<Self> {
+        Self::start_with(text, |_| {})
+    }
+
+    fn start_with(text: &str, prepare: impl FnOnce(&Lab)) -> Option<Self> {
         let mut lab = lab(&["device", "router", "provider"])?;
         lab.connect(("device", "lan", "10.2.0.9/24"), ("router", "lan", "10.2.0.1/24")).expect("veth");
         lab.connect(("router", "wan0", "192.0.2.1/24"), ("provider", "wan0", "192.0.2.9/24")).expect("veth");
         lab.ip("device", "route add default via 10.2.0.1").expect("a route");
         lab.run("router", "sysctl", &["-qw", "net.ipv4.ip_forward=0"]).expect("it does not forward");
+        prepare(&lab);
         let mut gateway = Postern::new(&lab, "router", postern()).expect("a folder");
         gateway.write(text);
         // A machine has one daemon that changes it. Here several run, each with a kernel of its own as far as this matters.
@@ -186,5 +191,118 @@ fn a_wrong_rule_changes_nothing_and_the_rules_outlive_a_killed_daemon() {
     assert!(
         site.lab.run("provider", "ping", &["-c", "1", "-W", "1", DEVICE]).is_err(),
         "there is no way inside"
+    );
+}
+
+/// Addresses and routes of the router itself; the device behind it is on a bridge.
+const NETWORK: &str = "\
+    set interfaces bridge br0 member interface lan\n\
+    set interfaces bridge br0 address 10.2.0.1/24\n\
+    set interfaces ethernet wan0 address 192.0.2.1/24\n\
+    set interfaces ethernet wan0 address fd02::1/64\n\
+    set interfaces ethernet wan0 mtu 1400\n\
+    set interfaces loopback lo address 10.255.0.1/32\n\
+    set protocols static route 0.0.0.0/0 next-hop 192.0.2.9\n\
+    set protocols static route 203.0.113.0/24 blackhole distance 5\n\
+    set protocols static route6 fd99::/64 next-hop fd02::9\n";
+/// Behind the provider.
+const FAR: &str = "198.51.100.1";
+
+impl Site {
+    fn reaches_far(&self) -> bool {
+        self.lab.run("device", "ping", &["-c", "1", "-W", "1", FAR]).is_ok()
+    }
+
+    fn ip(&self, words: &str) -> String {
+        self.lab.ip("router", words).expect("ip")
+    }
+
+    fn has(&self, words: &str, what: &str) -> bool {
+        self.ip(words).contains(what)
+    }
+}
+
+fn without_addresses(lab: &Lab) {
+    for link in ["lan", "wan0"] {
+        lab.ip("router", &format!("address flush dev {link}")).expect("none");
+        lab.ip("router", &format!("link set {link} down")).expect("down");
+    }
+    lab.ip("provider", &format!("address add {FAR}/32 dev lo")).expect("an address");
+    lab.ip("provider", "link set lo up").expect("up");
+}
+
+#[test]
+fn links_and_routes_are_those_of_the_configuration() {
+    let text = [FORWARDING, NAT, NETWORK].concat();
+    let Some(mut site) = Site::start_with(&text, without_addresses) else { return };
+    wait_until(PATIENCE, || site.reaches_far()).unwrap_or_else(|error| {
+        panic!("{error}: {}{}{}", site.ip("address"), site.ip("route"), site.gateway.logged())
+    });
+    assert!(site.has("link show dev wan0", "mtu 1400") && site.has("link show dev lan", "master br0"));
+    assert!(
+        site.has("address show dev lo", "10.255.0.1/32") && site.has("-6 route", "fd99::/64 via fd02::9")
+    );
+    assert!(site.has("route", "blackhole 203.0.113.0/24"), "{}", site.ip("route"));
+    // What others have set is theirs.
+    site.ip("address add 172.31.0.1/24 dev wan0");
+    site.ip("route add 100.64.0.0/10 via 192.0.2.9");
+
+    // Another program takes away an address, and with it the kernel the routes; or a route alone; or the whole bridge.
+    for gone in ["address delete 192.0.2.1/24 dev wan0", "route delete default", "link delete br0"] {
+        site.ip(gone);
+        wait_until(PATIENCE, || site.reaches_far()).unwrap_or_else(|error| panic!("{gone}: {error}"));
+    }
+    let log = site.gateway.logged();
+    assert!(log.contains("went and is put back") || log.contains("and 1 more"), "{log}");
+
+    // A change of one line touches nothing else.
+    let (done, said) = site.reload(&text.replace("10.255.0.1", "10.255.0.2"));
+    assert!(done, "{said}");
+    assert!(
+        site.has("address show dev lo", "10.255.0.2/32") && !site.has("address show dev lo", "10.255.0.1/32")
+    );
+    assert!(site.reaches_far());
+
+    // Everything outlives a killed daemon; what the configuration has lost meanwhile goes with the next start.
+    site.process.signal(rustix::process::Signal::KILL);
+    wait_until(PATIENCE, || site.lab.ended(site.process).is_some()).expect("it is dead");
+    assert!(site.reaches_far(), "the kernel goes on");
+    site.gateway.write("set interfaces ethernet wan0 address 192.0.2.1/24\n");
+    site.process = Site::run(&mut site.lab, &mut site.gateway, &site.root);
+    wait_until(PATIENCE, || !site.has("link", "br0")).expect("the bridge is gone");
+    assert!(
+        !site.has("route", "default") && !site.has("address show dev lo", "10.255.0.2"),
+        "{}",
+        site.ip("route")
+    );
+    assert!(!site.has("-6 address show dev wan0", "fd02::1"), "{}", site.ip("-6 address show dev wan0"));
+    assert!(site.has("address show dev wan0", "192.0.2.1/24"));
+    assert!(site.has("address show dev wan0", "172.31.0.1/24"), "that is another's");
+    assert!(site.has("route", "100.64.0.0/10"), "so is that");
+}
+
+#[test]
+fn what_is_not_there_is_waited_for_and_what_is_anothers_is_refused() {
+    let Some(site) =
+        Site::start_with("set interfaces ethernet wan0 address 192.0.2.1/24\n", without_addresses)
+    else {
+        return;
+    };
+    let text = "set interfaces ethernet wan0 address 192.0.2.1/24\nset interfaces ethernet usb0 address 10.9.0.1/24\n\
+                set protocols static route 10.10.0.0/16 next-hop 10.9.0.9\n";
+    let (_, said) = site.reload(text);
+    assert!(said.contains("interfaces ethernet usb0") && said.contains("ip -brief link"), "{said}");
+    assert!(site.has("address show dev wan0", "192.0.2.1/24"));
+    site.ip("link add usb0 type veth peer name usb1");
+    site.ip("link set usb1 up");
+    wait_until(LOOKED_AT, || site.has("route", "10.10.0.0/16 via 10.9.0.9"))
+        .unwrap_or_else(|error| panic!("{error}: {}", site.gateway.logged()));
+    assert!(site.has("address show dev usb0", "10.9.0.1/24"));
+
+    site.ip("link add br7 type bridge");
+    let (done, said) = site.reload(&[text, "set interfaces bridge br7 address 10.7.0.1/24\n"].concat());
+    assert!(!done && said.contains("br7 is there already, of another program"), "{said}");
+    assert!(
+        !site.has("address show dev br7", "10.7.0.1") && site.has("address show dev usb0", "10.9.0.1/24")
     );
 }

@@ -9,6 +9,7 @@ mod form;
 mod health;
 mod https;
 mod ipsec;
+mod links;
 mod location;
 mod machine;
 mod matching;
@@ -180,6 +181,7 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
         system::NODES,
         system::CIPHER_PINS,
         machine::NODES,
+        links::NODES,
         nat::NODES,
         https::NODES,
         health::NODES,
@@ -204,6 +206,7 @@ pub fn tags() -> impl Iterator<Item = &'static Tag> {
         pki::TAGS,
         ipsec::TAGS,
         machine::TAGS,
+        links::TAGS,
         nat::TAGS,
         https::TAGS,
         health::TAGS,
@@ -218,6 +221,7 @@ pub fn unsupported_nodes() -> impl Iterator<Item = &'static Unsupported> {
         wireguard::UNSUPPORTED,
         openvpn::UNSUPPORTED,
         machine::UNSUPPORTED,
+        links::UNSUPPORTED,
         nat::UNSUPPORTED,
         https::UNSUPPORTED,
         pki::UNSUPPORTED,
@@ -247,6 +251,7 @@ fn places() -> impl Iterator<Item = Place> {
         secgw::INNER,
         system::INNER,
         machine::INNER,
+        links::INNER,
         nat::INNER,
         https::INNER,
         health::INNER,

@@ -199,6 +199,12 @@ impl Type {
             Self::Address | Self::AddressOrAny => {
                 Some("write an address such as 192.0.2.1 or 2001:db8::1".to_owned())
             }
+            Self::Host if matches!(text, "dhcp" | "dhcpv6") => {
+                Some("let the operating system get it by DHCP, and take the line out".to_owned())
+            }
+            Self::Host if text.parse::<IpAddr>().is_ok() => {
+                Some(format!("write the length of its network behind it: {text}/24"))
+            }
             Self::Location if text.contains('@') => Some(
                 "for scp use a key: ssh-copy-id user@host, then scp://user@host/folder; for http and ftp a .netrc file"
                     .to_owned(),

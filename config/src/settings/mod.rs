@@ -6,6 +6,7 @@ pub mod health;
 mod hints;
 pub mod https;
 pub mod ipsec;
+pub mod links;
 pub mod machine;
 pub mod metrics;
 pub mod nat;
@@ -25,6 +26,7 @@ pub use health::Health;
 pub use https::Https;
 pub use ipsec::IpSec;
 pub(crate) use ipsec::is_served;
+pub use links::{Link, LinkKind, StaticRoute, StaticWay};
 pub use machine::Machine;
 pub use metrics::{Metrics, MetricsPeers, MetricsTls};
 pub use nat::Nat;
@@ -39,7 +41,7 @@ pub use wireguard::{Mss, Peer, WireGuard};
 use crate::error::{ConfigError, Location};
 use crate::schema::{self, Cursor, Kind};
 use crate::tree::Tree;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 /// Everything that is served.
@@ -59,6 +61,10 @@ pub struct Settings {
     pub commit_revisions: usize,
     /// What other programs of the machine are to do.
     pub machine: Machine,
+    /// Links beside the tunnels, by name.
+    pub links: BTreeMap<String, Link>,
+    /// Routes that the user sets.
+    pub routes: BTreeSet<StaticRoute>,
     /// Translation of addresses.
     pub nat: Nat,
     /// The API for other machines, if there is one.
@@ -88,6 +94,8 @@ impl Settings {
             && self.secgw.is_empty()
             && self.ipsec.peers.is_empty()
             && self.machine.is_empty()
+            && self.links.is_empty()
+            && self.routes.is_empty()
             && self.nat == Nat::default()
             && self.https.is_none()
             && self.metrics.is_none()
@@ -122,12 +130,15 @@ impl Settings {
         settings.ipsec = reader.ipsec(tree);
         reader.peers_of_secgws(tree, &mut settings);
         settings.machine = reader.machine(tree);
+        settings.links = reader.links(tree);
+        settings.routes = reader.static_routes(tree);
         settings.nat = reader.nat(tree);
         settings.https = reader.https(tree);
         settings.metrics = reader.metrics(tree);
         settings.page = reader.page(tree);
         settings.enrollment = reader.enrollment(tree, &settings);
         settings.health = reader.health(tree);
+        reader.check_links(tree, &settings);
         reader.hints(&settings);
         reader.notes(tree);
         if reader.errors.is_empty() { Ok((settings, reader.warnings)) } else { Err(reader.errors) }

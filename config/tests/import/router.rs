@@ -23,6 +23,7 @@ fn a_saved_configuration_of_vyos_1_4_is_taken_but_for_what_is_no_vpn() {
             "vpn ipsec ike-group IKE dead-peer-detection action restart",
             "vpn ipsec site-to-site peer berlin tunnel 1 remote prefix 10.2.0.0/16",
             "vpn ipsec site-to-site peer madrid disable",
+            "interfaces ethernet eth0 address 203.0.113.1/24",
             "nat source rule 100 outbound-interface name eth0",
             "nat source rule 100 translation address masquerade",
         ],
@@ -32,7 +33,7 @@ fn a_saved_configuration_of_vyos_1_4_is_taken_but_for_what_is_no_vpn() {
     {
         assert!(left(&imported, option).1, "{option}");
     }
-    for option in ["system login", "system host-name", "service ssh", "interfaces ethernet eth0"] {
+    for option in ["system login", "system host-name", "service ssh"] {
         assert!(!left(&imported, option).1, "{option}");
     }
     let firewall = &imported.entries[0];
@@ -84,7 +85,7 @@ fn peers_of_edgeos_get_names_and_their_keys_are_read() {
 fn set_lines_are_read_as_the_router_prints_them() {
     let imported = files(Format::Vyos, &["vyos-commands.set"], &[]);
     assert_lines(&imported, &["interfaces wireguard wg0 peer berlin allowed-ips 0.0.0.0/0"]);
-    assert_eq!(lines(&imported).len(), 4);
+    assert_eq!(lines(&imported).len(), 5);
     let all =
         imported.entries.iter().find(|entry| entry.option.ends_with("allowed-ips")).expect("it is there");
     assert!(matches!(&all.outcome, Outcome::Translated(why) if why.contains("routes")));

@@ -30,6 +30,7 @@ use crate::machine::{Client, MachineService};
 use crate::nat::NatService;
 use crate::openvpn::dns::NameServers;
 use crate::openvpn::service::OpenVpnService;
+use crate::router::RouterService;
 use crate::secgw::Opener;
 use crate::secgw::service::SecgwService;
 use crate::service::{Context, Policy, Refusal, Refused, Requirements, Service};
@@ -50,6 +51,7 @@ fn services() -> Vec<Box<dyn Service>> {
         Box::<IpsecService>::default(),
         Box::<SecgwService>::default(),
         Box::<MachineService>::default(),
+        Box::<RouterService>::default(),
         Box::<NatService>::default(),
         Box::<HttpsService>::default(),
         Box::<MetricsService>::default(),

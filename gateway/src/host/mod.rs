@@ -20,6 +20,7 @@ mod arriving;
 mod guard;
 mod kept;
 mod left;
+mod links;
 pub mod netlink;
 pub mod networks;
 mod nft;
@@ -35,6 +36,8 @@ use crate::rights::Rights;
 use arriving::{Arriving, Tunnels};
 use config::settings::Nat;
 use guard::Guard;
+use links::Links;
+pub use links::{Compared, Router};
 use netlink::{LinkChange, Netlink, NetlinkError};
 use port::Wake;
 use present::Kernel;
@@ -72,6 +75,7 @@ struct State {
     guard_failed: bool,
     valid_mark: ValidMark,
     translator: Translator,
+    links: Links,
     /// Unprotected packets are dropped as long as this lives.
     arriving: Option<Arriving>,
     /// Of a process for one interface.
@@ -208,6 +212,16 @@ impl Host {
             Ok(outcome) => outcome.log(),
             Err(error) => tracing::warn!("{error}"),
         }
+    }
+
+    /// Makes links, their addresses and static routes what the user has set; what the kernel refuses of it.
+    pub fn route(&self, router: Router) -> Result<Compared, NetlinkError> {
+        let mut state = self.lock();
+        let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
+        let compared = state.links.set(router, &mut netlink)?;
+        // Routes of tunnels depend on the addresses of the machine.
+        state.restore()?.log();
+        Ok(compared)
     }
 
     /// Translates addresses by these rules. If the kernel refuses them, the former ones stay.
@@ -391,6 +405,10 @@ impl State {
                 outcome.restored.extend(changed.then(|| "the table inet postern-guard".to_owned()));
             }
             Err(error) => self.say_unguarded(&error),
+        }
+        match self.links.restore(&mut kernel.netlink) {
+            Ok(compared) => outcome.restored.extend(compared.restored),
+            Err(error) => tracing::warn!("interfaces and static routes are not compared: {error}"),
         }
         match self.translator.restore() {
             Ok(restored) => {

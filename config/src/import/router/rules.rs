@@ -133,6 +133,10 @@ impl Context<'_, '_> {
                     "set nat source rule 1 destination address PREFIX, and: exclude",
                 );
             }
+            ["interfaces", "ethernet" | "bridge", .., "address", "dhcp" | "dhcpv6"] => {
+                let why = "Postern leaves DHCP to the operating system";
+                draft.leave(&origin, why, "have it get the address of the interface");
+            }
             ["nat", list @ ("source" | "destination"), "rule", number, ref rest @ ..] => {
                 nat([list, number], rest, &words, &origin, draft);
             }

@@ -2,13 +2,17 @@
 
 use super::{Netlink, NetlinkError, family};
 use ipnet::IpNet;
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::address::{AddressAttribute, AddressMessage, AddressProtocol};
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVlan, LinkAttribute, LinkFlags,
+    LinkInfo, LinkMessage,
 };
 use rustix::io::Errno;
+
+/// Tells our addresses of a router from those of others, as `ip address show` shows it: the number of static routes.
+const OURS: AddressProtocol = AddressProtocol::Other(super::STATIC);
 
 /// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +38,28 @@ pub struct LinkChange {
     pub queue_length: Option<u32>,
     /// Whether the kernel gives it a link-local IPv6 address by itself.
     pub link_local: Option<bool>,
+    /// The number of the bridge that it belongs to; 0 for none.
+    pub bridge: Option<u32>,
+}
+
+/// A link that the router of a site has beside its tunnels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::host) struct RouterLink {
+    pub(in crate::host) link: Link,
+    pub(in crate::host) name: String,
+    /// The number of the bridge that it belongs to, or 0.
+    pub(in crate::host) bridge: u32,
+    /// What is written to it as its description in the kernel.
+    pub(in crate::host) alias: Option<String>,
+}
+
+/// A link to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::host) enum NewLink {
+    Dummy,
+    Bridge,
+    /// Of the frames with this number, of the link with this index.
+    Vlan(u32, u16),
 }
 
 impl Netlink {
@@ -106,6 +132,7 @@ impl Netlink {
         message.attributes.extend(change.mtu.map(LinkAttribute::Mtu));
         message.attributes.extend(change.gso_max_segments.map(LinkAttribute::GsoMaxSegs));
         message.attributes.extend(change.queue_length.map(LinkAttribute::TxQueueLen));
+        message.attributes.extend(change.bridge.map(LinkAttribute::Controller));
         message.attributes.extend(change.link_local.map(|wanted| {
             let mode = if wanted { In6AddrGenMode::Eui64 } else { In6AddrGenMode::None };
             let inet6 = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(mode)]);
@@ -114,6 +141,77 @@ impl Netlink {
         self.change(RouteNetlinkMessage::SetLink(message), 0, || {
             format!("set {change:?} on interface {index}")
         })
+    }
+
+    /// All links.
+    pub(in crate::host) fn router_links(&mut self) -> Result<Vec<RouterLink>, NetlinkError> {
+        let dump = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let answers = self.request(dump, NLM_F_DUMP, || "interfaces".to_owned())?;
+        Ok(answers.iter().filter_map(router_link).collect())
+    }
+
+    /// Makes a link, which this description tells from those of others.
+    pub(in crate::host) fn add_link(
+        &mut self,
+        name: &str,
+        new: &NewLink,
+        alias: &str,
+    ) -> Result<(), NetlinkError> {
+        let (kind, data) = match new {
+            NewLink::Dummy => (InfoKind::Dummy, None),
+            NewLink::Bridge => (InfoKind::Bridge, None),
+            NewLink::Vlan(_, id) => {
+                (InfoKind::Vlan, Some(LinkInfo::Data(InfoData::Vlan(vec![InfoVlan::Id(*id)]))))
+            }
+        };
+        let info = [LinkInfo::Kind(kind)].into_iter().chain(data).collect();
+        let mut message = LinkMessage::default();
+        message.attributes.extend([LinkAttribute::IfName(name.to_owned()), LinkAttribute::LinkInfo(info)]);
+        if let NewLink::Vlan(parent, _) = new {
+            message.attributes.push(LinkAttribute::Link(*parent));
+        }
+        let what = || format!("make interface {name}");
+        let flags = NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK;
+        self.request(RouteNetlinkMessage::NewLink(message), flags, what)?;
+        // A name is free only once: what is made now is ours.
+        let index = self.link(name)?.index;
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.attributes.push(LinkAttribute::IfAlias(alias.to_owned()));
+        self.request(RouteNetlinkMessage::SetLink(message), NLM_F_ACK, what).map(|_| ())
+    }
+
+    /// Deletes a link.
+    pub(in crate::host) fn delete_link(&mut self, index: u32) -> Result<(), NetlinkError> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        self.change(RouteNetlinkMessage::DelLink(message), 0, || format!("delete interface {index}"))
+    }
+
+    /// Addresses with the numbers of their links, and whether this gateway has set them as those of a router.
+    pub(in crate::host) fn router_addresses(&mut self) -> Result<Vec<(u32, IpNet, bool)>, NetlinkError> {
+        let dump = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        let answers = self.request(dump, NLM_F_DUMP, || "addresses".to_owned())?;
+        let found = answers.iter().filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewAddress(message) => {
+                let is_ours = message.attributes.contains(&AddressAttribute::Protocol(OURS));
+                Some((message.header.index, address_of(message)?, is_ours))
+            }
+            _ => None,
+        });
+        Ok(found.collect())
+    }
+
+    /// Gives a link an address of a router. A kernel before Linux 5.18 does not keep whose it is.
+    pub(in crate::host) fn add_router_address(
+        &mut self,
+        index: u32,
+        address: IpNet,
+    ) -> Result<(), NetlinkError> {
+        let mut message = address_message(index, address);
+        message.attributes.push(AddressAttribute::Protocol(OURS));
+        let message = RouteNetlinkMessage::NewAddress(message);
+        self.change(message, NLM_F_CREATE | NLM_F_REPLACE, || format!("add address {address}"))
     }
 
     /// The addresses of a link, or of all.
@@ -144,6 +242,20 @@ impl Netlink {
         let message = RouteNetlinkMessage::DelAddress(address_message(index, address));
         self.change(message, 0, || format!("remove address {address}"))
     }
+}
+
+fn router_link(answer: &RouteNetlinkMessage) -> Option<RouterLink> {
+    let RouteNetlinkMessage::NewLink(message) = answer else { return None };
+    let (mut name, mut bridge, mut alias) = (None, 0, None);
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::IfName(text) => name = Some(text.clone()),
+            LinkAttribute::IfAlias(text) => alias = Some(text.clone()),
+            LinkAttribute::Controller(index) => bridge = *index,
+            _ => {}
+        }
+    }
+    Some(RouterLink { link: link_of(message), name: name?, bridge, alias })
 }
 
 pub(crate) fn link_of(message: &LinkMessage) -> Link {

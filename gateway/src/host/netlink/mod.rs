@@ -7,12 +7,15 @@ mod link;
 mod notice;
 mod route;
 mod rule;
+mod static_route;
 
 pub(crate) use link::link_of;
 pub use link::{Link, LinkChange};
+pub(in crate::host) use link::{NewLink, RouterLink};
 pub(crate) use notice::{Concern, Notice, concern, notices, watch};
 pub use route::{Outside, Route, Way};
 pub use rule::Rule;
+pub(in crate::host) use static_route::KernelRoute;
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -33,6 +36,8 @@ pub const MAIN_TABLE: u32 = 254;
 const DAEMON: u8 = 219;
 /// The same of a process for one interface, of which several may run beside a daemon.
 const INTERFACE: u8 = 218;
+/// The same of what the user sets beside tunnels: static routes, and addresses of links.
+const STATIC: u8 = 217;
 /// The number of this process, which is set before its first conversation.
 static PROTOCOL: AtomicU8 = AtomicU8::new(DAEMON);
 

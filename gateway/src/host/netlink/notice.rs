@@ -2,9 +2,10 @@
 
 use super::route::{Route, route_of, table_of};
 use super::rule::is_our_rule;
-use super::{messages, protocol, subscribe};
+use super::{STATIC, messages, protocol, subscribe};
 use netlink_packet_core::{NLM_F_REPLACE, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::route::RouteProtocol;
 use netlink_sys::Socket;
 use std::io;
 
@@ -33,7 +34,8 @@ pub(crate) fn concern(bytes: &[u8], tables: &[u32]) -> Option<Concern> {
         NetlinkPayload::InnerMessage(
             RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route),
         ) => {
-            let is_inside = tables.contains(&table_of(&route));
+            let is_static = route.header.protocol == RouteProtocol::Other(STATIC);
+            let is_inside = is_static || tables.contains(&table_of(&route));
             let outside = (route.header.protocol == protocol()).then_some(Concern::Outside);
             if is_inside { Some(Concern::Inside) } else { outside }
         }
@@ -73,7 +75,9 @@ fn notice(message: NetlinkMessage<RouteNetlinkMessage>, tables: &[u32], own: u32
         NewRoute(route) if is_own && !replaces => route_of(&route).map_or(Notice::Disturbed, Notice::Added),
         DelRoute(route) if is_own => route_of(&route).map_or(Notice::Disturbed, Notice::Removed),
         NewRoute(route) | DelRoute(route) => {
-            let is_ours = route.header.protocol == protocol() || tables.contains(&table_of(&route));
+            let is_static = route.header.protocol == RouteProtocol::Other(STATIC);
+            let is_ours =
+                is_static || route.header.protocol == protocol() || tables.contains(&table_of(&route));
             if is_ours || replaces { Notice::Disturbed } else { Notice::Other }
         }
         NewRule(_) | DelRule(_) if is_own => Notice::Other,

@@ -173,7 +173,7 @@ impl Netlink {
 
     /// The routes of a table or of all, of a protocol or of all. A kernel that can is asked for these only, as others may be
     /// very many; an older kernel returns all.
-    fn dump_routes(
+    pub(super) fn dump_routes(
         &mut self,
         table: Option<u32>,
         protocol: Option<RouteProtocol>,
@@ -244,7 +244,7 @@ pub(super) fn route_of(message: &RouteMessage) -> Option<Route> {
     Some(Route { prefix: prefix_of(message)?, table: table_of(message), way })
 }
 
-fn prefix_of(message: &RouteMessage) -> Option<IpNet> {
+pub(super) fn prefix_of(message: &RouteMessage) -> Option<IpNet> {
     let unspecified: IpAddr = match message.header.address_family {
         AddressFamily::Inet => [0; 4].into(),
         _ => [0; 16].into(),
@@ -283,14 +283,14 @@ pub(crate) fn table_of(message: &RouteMessage) -> u32 {
     table.unwrap_or(message.header.table.into())
 }
 
-fn route_address(address: IpAddr) -> RouteAddress {
+pub(super) fn route_address(address: IpAddr) -> RouteAddress {
     match address {
         IpAddr::V4(address) => RouteAddress::Inet(address),
         IpAddr::V6(address) => RouteAddress::Inet6(address),
     }
 }
 
-fn ip_address(address: &RouteAddress) -> Option<IpAddr> {
+pub(super) fn ip_address(address: &RouteAddress) -> Option<IpAddr> {
     match address {
         RouteAddress::Inet(address) => Some((*address).into()),
         RouteAddress::Inet6(address) => Some((*address).into()),

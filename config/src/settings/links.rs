@@ -1,0 +1,349 @@
+//! `interfaces ethernet`, `bridge`, `dummy`, `loopback`, and `protocols static`, typed.
+
+use super::{Reader, Settings, parsed, set};
+use crate::path::Path;
+use crate::tree::Tree;
+use ipnet::IpNet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// A link of the machine beside the tunnels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// What it is.
+    pub kind: LinkKind,
+    /// Its addresses.
+    pub addresses: BTreeSet<IpNet>,
+    /// Its MTU; none for what it has.
+    pub mtu: Option<u32>,
+    /// Whether it is set down.
+    pub is_disabled: bool,
+    /// Where it is configured.
+    pub path: Path,
+}
+
+/// What a link is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LinkKind {
+    /// One that the machine has.
+    Existing,
+    /// One without a network.
+    Dummy,
+    /// One of the frames with this number, of another link.
+    Vlan {
+        /// The name of the other link.
+        parent: String,
+        /// The number.
+        id: u16,
+    },
+    /// A bridge of these links.
+    Bridge(BTreeSet<String>),
+}
+
+/// A route that the user sets.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StaticRoute {
+    /// The addresses.
+    pub prefix: IpNet,
+    /// Of several routes to a prefix, the one with the lowest is used.
+    pub distance: u8,
+    /// Where packets go.
+    pub way: StaticWay,
+}
+
+/// Where packets of a static route go.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StaticWay {
+    /// To another router, which may be said to be behind a link.
+    Gateway(IpAddr, Option<String>),
+    /// To a link.
+    Link(String),
+    /// Nowhere.
+    Nowhere,
+}
+
+/// Bytes of the name of a link, without the zero that ends it (linux/if.h).
+const LONGEST_NAME: usize = 15;
+
+impl Reader {
+    /// Links by their names.
+    pub(super) fn links(&mut self, root: &Tree) -> BTreeMap<String, Link> {
+        let mut links = BTreeMap::new();
+        for kind in ["bridge", "dummy", "ethernet", "loopback"] {
+            for (name, tree) in root.at(&["interfaces", kind]).into_iter().flat_map(Tree::children) {
+                let path = Path::new(["interfaces", kind, name]);
+                let of = match kind {
+                    "bridge" => LinkKind::Bridge(members(tree)),
+                    "dummy" => LinkKind::Dummy,
+                    _ => LinkKind::Existing,
+                };
+                for (number, vlan) in tree.at(&["vif"]).into_iter().flat_map(Tree::children) {
+                    let path = Path::new(["interfaces", kind, name, "vif", number]);
+                    let Ok(id) = number.parse() else { continue };
+                    let whole = format!("{name}.{number}");
+                    if whole.len() > LONGEST_NAME {
+                        let reason =
+                            format!("{path}: {whole} is longer than the {LONGEST_NAME} characters of a name");
+                        self.error(vlan.location(), reason, "take an interface with a shorter name");
+                    }
+                    let of = LinkKind::Vlan { parent: name.to_owned(), id };
+                    links.insert(whole, link(of, path, vlan));
+                }
+                links.insert(name.to_owned(), link(of, path, tree));
+            }
+        }
+        links
+    }
+
+    /// Static routes, each once.
+    pub(super) fn static_routes(&mut self, root: &Tree) -> BTreeSet<StaticRoute> {
+        let mut routes = BTreeSet::new();
+        let mut taken = BTreeSet::new();
+        for word in ["route", "route6"] {
+            for (prefix, tree) in root.at(&["protocols", "static", word]).into_iter().flat_map(Tree::children)
+            {
+                let path = format!("protocols static {word} {prefix}");
+                let Ok(prefix) = prefix.parse::<IpNet>() else { continue };
+                if matches!(prefix, IpNet::V6(_)) != (word == "route6") {
+                    let other = if word == "route" { "route6" } else { "route" };
+                    self.error(
+                        tree.location(),
+                        format!("{path} is of the other version of IP"),
+                        format!("set protocols static {other} {prefix}"),
+                    );
+                    continue;
+                }
+                let ways = self.ways(&path, prefix, tree);
+                if ways.is_empty()
+                    && !tree.children().any(|(word, _)| matches!(word, "next-hop" | "interface"))
+                {
+                    self.error(
+                        tree.location(),
+                        format!("{path} leads nowhere"),
+                        format!("set {path} next-hop ADDRESS, or blackhole"),
+                    );
+                }
+                for (way, distance) in ways {
+                    if !taken.insert((prefix, distance)) {
+                        let reason = format!("{path} has two ways of distance {distance}");
+                        self.error(
+                            tree.location(),
+                            reason,
+                            format!("set {path} next-hop ADDRESS distance {}", distance.saturating_add(1)),
+                        );
+                    }
+                    routes.insert(StaticRoute { prefix, distance, way });
+                }
+            }
+        }
+        routes
+    }
+
+    /// The ways of a route, with their distances.
+    fn ways(&mut self, path: &str, prefix: IpNet, tree: &Tree) -> Vec<(StaticWay, u8)> {
+        let distance = |tree: &Tree| set(tree, "distance").unwrap_or(1);
+        let mut ways = Vec::new();
+        for (address, tree) in tree.at(&["next-hop"]).into_iter().flat_map(Tree::children) {
+            let Ok(gateway) = address.parse::<IpAddr>() else { continue };
+            if gateway.is_ipv4() != prefix.addr().is_ipv4() {
+                let reason = format!("{path} next-hop {address} is of the other version of IP");
+                self.error(tree.location(), reason, "name an address of the same version as the prefix");
+            } else if !tree.has("disable") {
+                let link = tree.value("interface").map(str::to_owned);
+                ways.push((StaticWay::Gateway(gateway, link), distance(tree)));
+            }
+        }
+        for (name, tree) in tree.at(&["interface"]).into_iter().flat_map(Tree::children) {
+            if !tree.has("disable") {
+                ways.push((StaticWay::Link(name.to_owned()), distance(tree)));
+            }
+        }
+        ways.extend(tree.at(&["blackhole"]).map(|tree| (StaticWay::Nowhere, distance(tree))));
+        ways
+    }
+
+    /// Refuses links that two parts of the configuration are to have, and routes into the clear for what a tunnel protects.
+    pub(super) fn check_links(&mut self, root: &Tree, settings: &Settings) {
+        let location = |path: &Path| root.at(&path.words()).map(Tree::location).unwrap_or_default();
+        let mut owners: BTreeMap<IpAddr, &str> = BTreeMap::new();
+        for (name, link) in &settings.links {
+            let path = &link.path;
+            if settings.wireguard.contains_key(name) || settings.openvpn.contains_key(name) {
+                let reason = format!("{path}: {name} is the interface of a tunnel");
+                self.error(location(path), reason, format!("delete {path}"));
+            }
+            let LinkKind::Bridge(members) = &link.kind else { continue };
+            for member in members {
+                if settings.links.get(member).is_some_and(|member| !member.addresses.is_empty()) {
+                    let reason =
+                        format!("{path} member interface {member}: a member has no address of its own");
+                    self.error(
+                        location(path),
+                        reason,
+                        format!("set {path} address, and delete that of {member}"),
+                    );
+                }
+            }
+        }
+        for (name, link) in &settings.links {
+            for address in link.addresses.iter().map(IpNet::addr) {
+                if let Some(other) = owners.insert(address, name) {
+                    let reason = format!("{} address {address}: {other} has it, too", link.path);
+                    self.error(location(&link.path), reason, format!("delete {} address", link.path));
+                }
+            }
+        }
+        self.check_routes(root, settings);
+    }
+
+    fn check_routes(&mut self, root: &Tree, settings: &Settings) {
+        let tunnels = settings.wireguard.iter().filter(|(_, tunnel)| !tunnel.disable);
+        let mut protected: Vec<(IpNet, String)> = Vec::new();
+        for (name, tunnel) in tunnels {
+            for (peer, settings) in &tunnel.peers {
+                let place = format!("interfaces wireguard {name} peer {peer}");
+                protected.extend(settings.allowed_ips.iter().map(|prefix| (*prefix, place.clone())));
+            }
+        }
+        for (name, peer) in &settings.ipsec.peers {
+            for (number, tunnel) in &peer.tunnels {
+                let place = format!("vpn ipsec site-to-site peer {name} tunnel {number}");
+                protected.extend(tunnel.remote.prefixes.iter().map(|prefix| (*prefix, place.clone())));
+            }
+        }
+        for route in settings.routes.iter().filter(|route| route.prefix.prefix_len() > 0) {
+            let StaticRoute { prefix, way, .. } = route;
+            let is_tunnel = |name: &String| settings.wireguard.contains_key(name);
+            if matches!(way, StaticWay::Nowhere) || matches!(way, StaticWay::Link(name) if is_tunnel(name)) {
+                continue;
+            }
+            let word = if prefix.addr().is_ipv4() { "route" } else { "route6" };
+            let path = format!("protocols static {word} {prefix}");
+            let Some((around, place)) =
+                protected.iter().find(|(it, _)| it.prefix_len() > 0 && it.contains(prefix))
+            else {
+                continue;
+            };
+            if around == prefix {
+                let at = root.at(&["protocols", "static", word]).map(Tree::location).unwrap_or_default();
+                let reason =
+                    format!("{path}: {place} protects it, and the route would lead around the tunnel");
+                self.error(at, reason, format!("delete {path}"));
+            } else {
+                self.warn(format!(
+                    "{path} leads around {place}, which is for {around}: packets to it are not encrypted"
+                ));
+            }
+        }
+    }
+}
+
+fn members(tree: &Tree) -> BTreeSet<String> {
+    let members = tree.at(&["member", "interface"]).into_iter().flat_map(Tree::children);
+    members.map(|(name, _)| name.to_owned()).collect()
+}
+
+fn link(kind: LinkKind, path: Path, tree: &Tree) -> Link {
+    Link {
+        kind,
+        addresses: parsed(tree.values("address")).into_iter().collect(),
+        mtu: set(tree, "mtu"),
+        is_disabled: tree.has("disable"),
+        path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(lines: &[&str]) -> Result<(Settings, Vec<String>), String> {
+        let text: String = lines.iter().map(|line| format!("set {line}\n")).collect();
+        let read = crate::parse(&text).and_then(|tree| Settings::new(&tree));
+        read.map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    }
+
+    const WG: [&str; 3] = [
+        "interfaces wireguard wg0 private-key YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=",
+        "interfaces wireguard wg0 peer b public-key xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=",
+        "interfaces wireguard wg0 peer b allowed-ips 10.1.0.0/16",
+    ];
+
+    #[test]
+    fn links_and_routes_are_read() {
+        let (settings, warnings) = read(&[
+            "interfaces ethernet enp1s0 address 192.0.2.1/24",
+            "interfaces ethernet enp1s0 address 2001:db8::1/64",
+            "interfaces ethernet enp1s0 mtu 1492",
+            "interfaces ethernet eth1 vif 7 address 10.7.0.1/24",
+            "interfaces ethernet eth1 vif 7 disable",
+            "interfaces bridge br0 member interface eth2",
+            "interfaces bridge br0 member interface eth3",
+            "interfaces bridge br0 address 10.2.0.1/24",
+            "interfaces dummy dum0",
+            "interfaces loopback lo address 10.255.0.1/32",
+            "protocols static route 0.0.0.0/0 next-hop 192.0.2.9",
+            "protocols static route 0.0.0.0/0 next-hop 10.7.0.9 distance 10",
+            "protocols static route 10.9.0.0/16 blackhole",
+            "protocols static route6 ::/0 next-hop fe80::1 interface enp1s0",
+        ])
+        .expect("right");
+        assert!(warnings.is_empty(), "{warnings:?}");
+        let link = |name: &str| &settings.links[name];
+        assert_eq!((link("enp1s0").addresses.len(), link("enp1s0").mtu), (2, Some(1492)));
+        assert_eq!(link("eth1.7").kind, LinkKind::Vlan { parent: "eth1".to_owned(), id: 7 });
+        assert!(link("eth1.7").is_disabled && !link("eth1").is_disabled);
+        assert_eq!(link("eth1.7").path.to_string(), "interfaces ethernet eth1 vif 7");
+        assert_eq!(link("br0").kind, LinkKind::Bridge(["eth2", "eth3"].map(str::to_owned).into()));
+        assert_eq!(settings.links.len(), 6);
+        assert_eq!(settings.routes.len(), 4);
+        let last = settings.routes.last().expect("routes");
+        let gateway = StaticWay::Gateway("fe80::1".parse().expect("literal"), Some("enp1s0".to_owned()));
+        assert_eq!((&last.way, last.distance), (&gateway, 1));
+        assert!(!settings.is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_a_fix() {
+        let wg = |more: &[&'static str]| [&WG[..], more].concat();
+        for (lines, said) in [
+            (vec!["interfaces ethernet eth0 address dhcp"], "let the operating system get it by DHCP"),
+            (vec!["interfaces ethernet eth0 address 10.1.0.1"], "10.1.0.1/24"),
+            (vec!["interfaces ethernet 0123456789abc vif 100 disable"], "longer than the 15 characters"),
+            (wg(&["interfaces ethernet wg0 mtu 1400"]), "wg0 is the interface of a tunnel"),
+            (
+                vec![
+                    "interfaces bridge br0 member interface eth1",
+                    "interfaces ethernet eth1 address 10.1.0.1/24",
+                ],
+                "a member has no address of its own",
+            ),
+            (
+                vec![
+                    "interfaces ethernet eth0 address 10.1.0.1/24",
+                    "interfaces ethernet eth1 address 10.1.0.1/16",
+                ],
+                "eth0 has it, too",
+            ),
+            (vec!["protocols static route ::/0 next-hop fe80::1"], "set protocols static route6 ::/0"),
+            (vec!["protocols static route 10.0.0.0/8 next-hop ::1"], "of the other version of IP"),
+            (vec!["protocols static route 10.0.0.0/8 description a"], "leads nowhere"),
+            (
+                vec![
+                    "protocols static route 10.0.0.0/8 next-hop 192.0.2.1",
+                    "protocols static route 10.0.0.0/8 next-hop 192.0.2.2",
+                ],
+                "two ways of distance 1",
+            ),
+            (wg(&["protocols static route 10.1.0.0/16 next-hop 192.0.2.1"]), "would lead around the tunnel"),
+        ] {
+            let refused = read(&lines).expect_err("refused");
+            assert!(refused.contains(said), "{lines:?}: {refused}");
+        }
+        let (_, warnings) =
+            read(&wg(&["protocols static route 10.1.5.0/24 next-hop 192.0.2.1"])).expect("right");
+        assert!(warnings.iter().any(|it| it.contains("packets to it are not encrypted")), "{warnings:?}");
+        let (_, warnings) = read(&wg(&["protocols static route 10.1.5.0/24 interface wg0"])).expect("right");
+        assert!(warnings.is_empty(), "{warnings:?}");
+    }
+}

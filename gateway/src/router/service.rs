@@ -1,0 +1,247 @@
+//! Keeps links beside the tunnels and static routes what the configuration says. All of it is compared with the kernel at once, and what
+//! is refused has the path of its part.
+
+use crate::host::wants::Wants;
+use crate::host::{Compared, Router};
+use crate::service::{
+    Context, Phase, Planned, Policy, Refusal, Refused, Requirements, Service, Step, View, Work,
+};
+use crate::tunnel_interface::Counters;
+use config::settings::Link;
+use config::{Path, Settings};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::ready;
+use std::sync::Arc;
+
+/// Links and static routes.
+#[derive(Default)]
+pub struct RouterService {
+    /// What is in force. None before the first configuration: an earlier daemon may have left something.
+    in_force: Option<Router>,
+    /// What is planned, until the first step carries it out.
+    planned: Option<Router>,
+    /// What was in force before the plan.
+    before: Router,
+    /// What the first step was refused.
+    refused: Refused,
+    /// What is missing on the machine, and tried again.
+    waiting: BTreeSet<Path>,
+}
+
+fn routes_path() -> Path {
+    Path::new(["protocols", "static"])
+}
+
+impl RouterService {
+    /// Has the host make it so; what is refused, by its path.
+    fn apply(&mut self, router: Router, context: &Context) -> Refused {
+        let paths: BTreeMap<String, Path> =
+            router.links.iter().map(|(name, link)| (name.clone(), link.path.clone())).collect();
+        self.in_force = Some(router.clone());
+        let Compared { links, routes, .. } = match context.host.route(router) {
+            Ok(compared) => compared,
+            Err(error) => return [(routes_path(), Refusal::new(error, false))].into(),
+        };
+        let mut refused = Refused::new();
+        for (name, error) in links {
+            let path = paths.get(&name).cloned().unwrap_or_else(routes_path);
+            let is_temporary = is_temporary(error.error);
+            refused.insert(path, Refusal::new(error, is_temporary));
+        }
+        for (_, error) in routes {
+            let is_temporary = is_temporary(error.error);
+            let entry = refused.entry(routes_path());
+            entry.or_insert_with(|| Refusal::new(error, is_temporary));
+        }
+        self.waiting =
+            refused.iter().filter(|(_, it)| it.is_temporary()).map(|(path, _)| path.clone()).collect();
+        refused
+    }
+}
+
+/// Whether a link or a way to a gateway may come later.
+fn is_temporary(error: Errno) -> bool {
+    matches!(error, Errno::NODEV | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN)
+}
+
+/// The parts that differ.
+fn changed(before: &Router, wanted: &Router) -> BTreeMap<Path, Phase> {
+    let mut changed = BTreeMap::new();
+    let link = |router: &Router, name: &String| router.links.get(name).cloned();
+    let names: BTreeSet<&String> = before.links.keys().chain(wanted.links.keys()).collect();
+    for name in names {
+        let (old, new): (Option<Link>, Option<Link>) = (link(before, name), link(wanted, name));
+        let phase = match (&old, &new) {
+            (None, _) => Phase::Prepare,
+            (_, None) => Phase::Remove,
+            _ => Phase::Switch,
+        };
+        if old != new
+            && let Some(link) = new.or(old)
+        {
+            changed.insert(link.path, phase);
+        }
+    }
+    if before.routes != wanted.routes {
+        changed.insert(routes_path(), Phase::Switch);
+    }
+    changed
+}
+
+impl Service for RouterService {
+    fn requirements(&self, settings: &Settings) -> Requirements {
+        let served = vec![(settings.links.len(), "link"), (settings.routes.len(), "static route")];
+        Requirements { served, ..Requirements::default() }
+    }
+
+    fn wants(&self, _: &Settings) -> BTreeMap<String, Wants> {
+        BTreeMap::new()
+    }
+
+    fn plan<'a>(&'a mut self, settings: &'a mut Settings, context: &'a Context) -> Work<'a, Planned> {
+        let links = std::mem::take(&mut settings.links);
+        let wanted = Router { links, routes: std::mem::take(&mut settings.routes) };
+        let mut planned = Planned::default();
+        // What an earlier daemon has left, and is not wanted, goes without a step of its own.
+        if self.in_force.is_none() && wanted == Router::default() {
+            self.apply(wanted, context);
+            return Box::pin(ready(planned));
+        }
+        self.before = self.in_force.clone().unwrap_or_default();
+        let steps = changed(&self.before, &wanted).into_iter();
+        planned.steps =
+            steps.map(|(path, phase)| Step { path, phase, frees: Vec::new(), needs: Vec::new() }).collect();
+        self.planned = Some(wanted).filter(|_| !planned.steps.is_empty());
+        Box::pin(ready(planned))
+    }
+
+    fn carry_out<'a>(&'a mut self, step: &'a Step, context: &'a Context) -> Work<'a, Result<(), Refusal>> {
+        if let Some(wanted) = self.planned.take() {
+            self.refused = self.apply(wanted, context);
+        }
+        let refused = self.refused.remove(&step.path);
+        Box::pin(ready(match refused {
+            // It is tried again, and is not undone.
+            Some(refusal) if refusal.is_temporary() => Err(Refusal::unfinished(refusal)),
+            Some(refusal) => Err(refusal),
+            None => Ok(()),
+        }))
+    }
+
+    fn undo<'a>(
+        &'a mut self,
+        step: &'a Step,
+        policy: Policy,
+        context: &'a Context,
+    ) -> Work<'a, Result<(), Refusal>> {
+        self.planned = None;
+        let mut wanted = self.before.clone();
+        if policy == Policy::EachPath {
+            // The other parts stay what they have become.
+            wanted = self.in_force.clone().unwrap_or_default();
+            wanted.links.retain(|_, link| link.path != step.path);
+            let old = self.before.links.iter().filter(|(_, link)| link.path == step.path);
+            wanted.links.extend(old.map(|(name, link)| (name.clone(), link.clone())));
+            if step.path == routes_path() {
+                wanted.routes.clone_from(&self.before.routes);
+            }
+        }
+        let mut undone = Ok(());
+        if self.in_force.as_ref() != Some(&wanted)
+            && let Some(refusal) = self.apply(wanted, context).remove(&step.path)
+        {
+            undone = Err(refusal);
+        }
+        Box::pin(ready(undone))
+    }
+
+    fn finish(&mut self) -> Work<'_, ()> {
+        self.planned = None;
+        self.refused = Refused::new();
+        self.before = Router::default();
+        Box::pin(ready(()))
+    }
+
+    fn maintain<'a>(&'a mut self, context: &'a Context) -> Work<'a, ()> {
+        if !self.waiting.is_empty()
+            && let Some(router) = self.in_force.clone()
+        {
+            let before = std::mem::take(&mut self.waiting);
+            let refused = self.apply(router, context);
+            for path in before.iter().filter(|path| !refused.contains_key(path)) {
+                tracing::info!("{path} is in force");
+            }
+        }
+        Box::pin(ready(()))
+    }
+
+    fn pending(&self) -> BTreeSet<Path> {
+        self.waiting.clone()
+    }
+
+    fn serves(&self) -> bool {
+        self.in_force.as_ref().is_some_and(|router| *router != Router::default())
+    }
+
+    fn interface_removed(&mut self, _: &str) -> bool {
+        false
+    }
+
+    fn view(&self) -> Arc<dyn View> {
+        Arc::new(Nothing)
+    }
+
+    fn stop(&mut self) {}
+}
+
+/// The links of the machine are shown as the kernel has them.
+struct Nothing;
+
+impl View for Nothing {
+    fn interfaces(&self) -> Vec<Arc<dyn Counters>> {
+        Vec::new()
+    }
+
+    fn routes(&self) -> axum::Router {
+        axum::Router::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn router(lines: &[&str]) -> Router {
+        let text: String = lines.iter().map(|line| format!("set {line}\n")).collect();
+        let (settings, _) = config::parse(&text).and_then(|tree| Settings::new(&tree)).expect("right");
+        Router { links: settings.links, routes: settings.routes }
+    }
+
+    #[test]
+    fn only_what_differs_is_a_step_of_its_phase() {
+        let before = router(&[
+            "interfaces ethernet eth0 address 192.0.2.1/24",
+            "interfaces ethernet eth1 address 10.2.0.1/24",
+            "interfaces dummy dum0",
+        ]);
+        let wanted = router(&[
+            "interfaces ethernet eth0 address 192.0.2.1/24",
+            "interfaces ethernet eth1 address 10.2.0.2/24",
+            "interfaces ethernet eth1 vif 5 address 10.5.0.1/24",
+            "protocols static route 0.0.0.0/0 next-hop 192.0.2.9",
+        ]);
+        let steps: Vec<String> =
+            changed(&before, &wanted).into_iter().map(|(path, phase)| format!("{path} {phase:?}")).collect();
+        assert_eq!(
+            steps,
+            [
+                "interfaces dummy dum0 Remove",
+                "interfaces ethernet eth1 Switch",
+                "interfaces ethernet eth1 vif 5 Prepare",
+                "protocols static Switch",
+            ]
+        );
+        assert!(changed(&before, &before).is_empty());
+    }
+}
