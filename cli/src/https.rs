@@ -7,9 +7,8 @@
 //! when the daemon sends orders, and again if it fails. Neither has a capability. The server uses few files, and no network but
 //! its listening sockets: `confine`.
 
-mod confine;
-
 use crate::answer::{Answer, Form};
+use crate::confine::{Files, confine};
 use crate::service_user::User;
 use crate::shell::files;
 use crate::{Failure, Outcome, child, elsewhere, generate, log, operational, privilege};
@@ -29,6 +28,25 @@ use tokio::runtime::Builder;
 
 /// Bytes of an answer of an operational command.
 const LONGEST: usize = 16 << 20;
+/// What operational commands read: the kernel, devices, libraries of ciphers with their settings, and the names of users.
+const READ: &[&str] = &[
+    "/proc",
+    "/sys",
+    "/dev",
+    "/usr",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/os-release",
+    "/etc/passwd",
+    "/etc/ssl/openssl.cnf",
+    "/run/systemd",
+    "/var/cache/postern",
+];
+/// What they may write to.
+const DEVICES: &[&str] = &["/dev/null", "/dev/crypto"];
 /// Threads for what waits.
 const WAITING: usize = 8;
 
@@ -101,13 +119,20 @@ fn answer_requests(socket: UnixStream, place: Place, config: &Path) -> Outcome {
         // A rule is about a folder that is there. One that cannot be made is reported when it is used.
         let _ = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     }
-    confine::confine(&[&folders[..], confine::folder_of(config).as_slice()].concat())?;
+    let folders = [&folders[..], folder_of(config).as_slice()].concat();
+    confine("the HTTPS server", Files { read: READ, devices: DEVICES, folders: &folders })?;
     // One thread for connections, and some for what waits: more would take processors from the data path.
     let runtime = Builder::new_current_thread().max_blocking_threads(WAITING).enable_all().build()?;
     let local = Arc::new(ThisProgram { api: place.api.clone() });
     let outcome = runtime.block_on(serve(socket, place, local));
     runtime.shutdown_background();
     Ok(outcome?)
+}
+
+/// The folder of a file, where it is replaced: of the file itself, if a link leads to it.
+fn folder_of(file: &Path) -> Option<PathBuf> {
+    let file = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).map(Path::to_owned)
 }
 
 /// What the server uses of this program.

@@ -1,11 +1,13 @@
 //! The process that changes settings of the machine for a daemon: how it is started, and what it is allowed.
 
+use crate::service_user::User;
 use crate::{Failure, Outcome, child, log};
 use caps::CapSet;
 use clap::Args;
 use gateway::machine::Connection;
 use gateway::machine::helper::{Helper, Place, Rules};
 use gateway::machine::request::Owner;
+use gateway::snmp::MASTER;
 use rustix::process::geteuid;
 use std::path::{Path, PathBuf};
 
@@ -39,6 +41,11 @@ impl Default for Allowed {
 }
 
 impl Allowed {
+    /// The socket of snmpd for the sub-agent.
+    pub(crate) fn master(&self) -> PathBuf {
+        self.machine_root.join(MASTER.trim_start_matches('/'))
+    }
+
     /// The folders with programs that a commit may name.
     pub(crate) fn programs(&self) -> &[PathBuf] {
         if self.no_tasks { &[] } else { &self.scripts }
@@ -53,10 +60,14 @@ pub(crate) struct Arguments {
     /// The configuration file of the daemon that is served: files of other daemons are not touched
     #[arg(long, value_name = "FILE", default_value = crate::place::CONFIG)]
     owner: PathBuf,
+    /// The group of the daemon, if it becomes another user than the one that has connected
+    #[arg(long, value_name = "GID")]
+    group: Option<u32>,
 }
 
-/// Starts the helper for the daemon of a configuration file, if this is root's to do; must be called before rights are given up.
-pub(crate) fn helper(allowed: &Allowed, file: &Path) -> Result<Connection, Failure> {
+/// Starts the helper for the daemon of a configuration file, which becomes `user`, if this is root's to do; must be called before
+/// rights are given up.
+pub(crate) fn helper(allowed: &Allowed, file: &Path, user: Option<&User>) -> Result<Connection, Failure> {
     if !geteuid().is_root() {
         return Ok(Connection::Listens(SOCKET.into()));
     }
@@ -65,6 +76,9 @@ pub(crate) fn helper(allowed: &Allowed, file: &Path) -> Result<Connection, Failu
     let mut command = child::command("machine-helper");
     command.arg("--owner").arg(owner.as_str());
     command.arg("--machine-root").arg(&allowed.machine_root);
+    if let Some(user) = user {
+        command.arg("--group").arg(user.gid().to_string());
+    }
     for folder in &allowed.scripts {
         command.arg("--scripts").arg(folder);
     }
@@ -79,13 +93,17 @@ pub(crate) fn helper(allowed: &Allowed, file: &Path) -> Result<Connection, Failu
 }
 
 /// Serves a daemon until it ends.
-pub(crate) fn serve(Arguments { allowed, owner }: Arguments) -> Outcome {
+pub(crate) fn serve(Arguments { allowed, owner, group }: Arguments) -> Outcome {
     log::start()?;
     let owner = Owner::of(&owner)?;
     let socket = child::socket()?;
     drop_capabilities()?;
     let Allowed { scripts, no_tasks, tasks_from, machine_root } = allowed;
-    let rules = Rules { scripts: if no_tasks { Vec::new() } else { scripts }, tasks_from };
+    let group = match group {
+        Some(group) => group,
+        None => rustix::net::sockopt::socket_peercred(&socket)?.gid.as_raw(),
+    };
+    let rules = Rules { scripts: if no_tasks { Vec::new() } else { scripts }, tasks_from, group };
     Ok(Helper::new(Place::new(machine_root), rules, owner).serve(&socket, &socket)?)
 }
 

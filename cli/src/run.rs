@@ -4,7 +4,7 @@ use crate::engines;
 use crate::place::{API, CONFIG, state_of};
 use crate::privilege::{self, Needs};
 use crate::service_user::User;
-use crate::{Outcome, alerter, archiver, dns, https, log, machine, service_user};
+use crate::{Outcome, agentx, alerter, archiver, dns, https, log, machine, service_user};
 use clap::Args;
 use config::Settings;
 use crypto::choice::{Choice, Subject};
@@ -18,6 +18,7 @@ use gateway::host::occupied;
 use gateway::https::Connection as HttpsConnection;
 use gateway::machine::Connection;
 use gateway::secgw::Opener;
+use gateway::snmp::Connection as SnmpConnection;
 use sd_notify::NotifyState;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -107,7 +108,7 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
     let machine = if arguments.no_machine {
         Connection::Off
     } else {
-        machine::helper(&arguments.allowed, &arguments.config)?
+        machine::helper(&arguments.allowed, &arguments.config, user.as_ref())?
     };
     let https = match state.as_deref().filter(|_| !arguments.no_https) {
         Some(state) => https::start(
@@ -119,6 +120,11 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
     let alerts = match state.as_deref().filter(|_| !arguments.no_alerts) {
         Some(state) => alerter::start(state, &arguments.allowed, user.as_ref())?,
         None => AlertConnection::Off,
+    };
+    let snmp = if arguments.no_machine {
+        SnmpConnection::Off
+    } else {
+        agentx::start(&arguments.api, &arguments.allowed.master(), user.as_ref())?
     };
     let sets_names = !arguments.no_machine && rustix::process::geteuid().is_root();
     let name_servers = sets_names.then(dns::of_daemon).transpose()?;
@@ -142,7 +148,7 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
         state,
         file,
         read,
-        (machine, https, alerts, name_servers, opener),
+        (machine, https, alerts, snmp, name_servers, opener),
         engines,
     ));
     // Do not wait for a name server that does not answer.
@@ -170,14 +176,14 @@ fn counted(settings: &Settings) -> String {
 }
 
 /// The processes and the thread that have rights or duties of their own.
-type Helpers = (Connection, HttpsConnection, AlertConnection, Option<UnixStream>, Opener);
+type Helpers = (Connection, HttpsConnection, AlertConnection, SnmpConnection, Option<UnixStream>, Opener);
 
 async fn start(
     arguments: Arguments,
     state: Option<PathBuf>,
     file: ConfigFile,
     read: Read,
-    (machine, https, alerts, name_servers, opener): Helpers,
+    (machine, https, alerts, snmp, name_servers, opener): Helpers,
     engines: Engines,
 ) -> Outcome {
     let (orders, inbox) = Orders::channel();
@@ -197,6 +203,7 @@ async fn start(
         machine,
         https,
         alerts,
+        snmp,
         name_servers,
         opener: Some(opener),
         open_at_exit,

@@ -77,7 +77,8 @@ fn managed_text(machine: &Machine) -> String {
     if text.is_empty() { "nothing of the machine is configured\n".to_owned() } else { text }
 }
 
-fn findings(findings: &[Finding]) -> String {
+/// What does not work, and what to do.
+pub(crate) fn findings(findings: &[Finding]) -> String {
     let mut text = String::new();
     for Finding { path, why, fix, .. } in findings {
         let _ = writeln!(text, "  {path}: {why}");

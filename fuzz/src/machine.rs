@@ -12,6 +12,8 @@ type Words = &'static [&'static str];
 const SNMP: Words = &[
     "agentaddress ",
     "master agentx",
+    "agentXSocket /",
+    "agentXPerms 0660 0755 -1 ",
     "sysContact ",
     "sysLocation ",
     "sysDescr ",
@@ -67,7 +69,7 @@ pub fn requests(data: &[u8]) {
 /// No value ends its line, or begins another one.
 fn write(machine: &Machine) {
     if let Some(snmp) = &machine.snmp {
-        let text = render::snmp(snmp, true);
+        let text = render::snmp(snmp, true, &render::Agents { sockets: vec!["/a".to_owned()], group: 7 });
         check(&text, SNMP);
         for line in text.lines().filter(|line| line.starts_with("ro") || line.starts_with("rw")) {
             assert_eq!(line.split_whitespace().count(), 5, "{line}");

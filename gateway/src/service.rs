@@ -16,6 +16,7 @@ use crate::https::Process;
 use crate::machine::Client;
 use crate::openvpn::dns::NameServers;
 use crate::secgw::Opener;
+use crate::snmp::SubAgent;
 use crate::tunnel_interface::{Counters, Removed};
 use axum::Router;
 use config::{Path, Settings};
@@ -40,6 +41,8 @@ pub struct Context {
     pub https: Mutex<Process>,
     /// What is known of health, and who hears of it.
     pub health: Arc<Kept>,
+    /// The sub-agent of snmpd.
+    pub snmp: Arc<SubAgent>,
     /// Who sets name servers of this machine, if root has started the daemon.
     pub name_servers: Option<NameServers>,
     /// Who opens Ethernet ports, if the program has such a thread.

@@ -181,6 +181,7 @@ impl Sites {
                 machine(),
                 Process::default(),
                 gateway::health::Connection::Off,
+                gateway::snmp::Connection::Off,
                 None,
                 None,
             );

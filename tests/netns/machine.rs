@@ -4,6 +4,7 @@
 mod guide;
 mod programs;
 mod snmp;
+mod snmp_service;
 
 use crate::support::{PATIENCE, lab, postern};
 use lab::files::Files;

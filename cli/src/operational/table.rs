@@ -10,8 +10,8 @@ use crate::show_configuration as configuration;
 use crate::show_log::{self as log, Of};
 use crate::{
     advise, explain, explain_wireguard, reload, reset, show, show_bottleneck, show_crypto, show_https,
-    show_machine, show_metrics, show_nat, show_openvpn, show_qat, show_secgw, show_threads, show_vpn, status,
-    system, top,
+    show_machine, show_metrics, show_nat, show_openvpn, show_qat, show_secgw, show_snmp, show_threads,
+    show_vpn, status, system, top,
 };
 use gateway::openvpn::model::Mode;
 
@@ -217,6 +217,12 @@ pub(super) static TABLE: &[Entry] = &[
         show_https::show,
     )
     .asks("/v1/service/https"),
+    entry(
+        "show snmp",
+        "Show whether snmpd answers, what its sub-agent has answered and sent, and what is wrong",
+        show_snmp::show,
+    )
+    .asks("/v1/service/snmp"),
     entry(
         "show metrics",
         "Show all counters and states as Prometheus reads them (OpenMetrics)",

@@ -8,7 +8,7 @@
 //! GET /v1/configuration/revisions      POST /v1/configuration/confirm
 //! GET /v1/configuration/revisions/N    POST /v1/configuration/saved
 //! GET PUT PATCH /v1/configuration/tree GET /v1/openapi.json
-//! GET /v1/facts     GET /v1/health     GET /v1/facts/history
+//! GET /v1/facts     GET /v1/health     GET /v1/facts/history    GET /v1/service/snmp
 //! ```
 //!
 //! The requests of a protocol are in its folder: `api.rs`, with the answers in `model.rs`.
@@ -36,6 +36,7 @@ use crate::facts::{self, Latest, history};
 use crate::health;
 use crate::host::HeldReader;
 use crate::service::View;
+use crate::snmp;
 use crate::tunnel_interface::{Counters, Drops, Tallies, worker_name};
 pub use crate::unix_socket::Prepared;
 use crate::unix_socket::{Listener, SocketError};
@@ -69,6 +70,7 @@ pub struct Shown {
     itself: Arc<status::Itself>,
     latest: Arc<Latest>,
     health: Arc<health::Kept>,
+    snmp: Arc<snmp::SubAgent>,
     history: Arc<history::Keeper>,
 }
 
@@ -76,8 +78,8 @@ impl Shown {
     /// Shows these services.
     pub fn new(engines: Arc<Choice>, services: Vec<Arc<dyn View>>) -> Self {
         let itself = Arc::new(status::Itself::new());
-        let (held, latest, health, history) = <(Arc<_>, Arc<_>, Arc<_>, Arc<_>)>::default();
-        Self { services, held, engines, itself, latest, health, history }
+        let (held, latest, health, snmp, history) = <(Arc<_>, Arc<_>, Arc<_>, Arc<_>, Arc<_>)>::default();
+        Self { services, held, engines, itself, latest, health, snmp, history }
     }
 
     /// Sets the reader of the counters of our nftables rules.
@@ -101,6 +103,11 @@ impl Shown {
     /// What is known of health.
     pub(crate) fn health(&self) -> &Arc<health::Kept> {
         &self.health
+    }
+
+    /// What is known of the sub-agent of snmpd.
+    pub(crate) fn snmp(&self) -> &Arc<snmp::SubAgent> {
+        &self.snmp
     }
 
     /// The last minutes.
@@ -181,6 +188,7 @@ fn router(shown: Shown) -> Router {
         .route("/v1/facts", get(facts::facts))
         .route("/v1/health", get(health::health))
         .route("/v1/facts/history", get(history::history))
+        .route("/v1/service/snmp", get(snmp::snmp))
         .route("/v1/status", get(status::status))
         .route("/v1/reload", post(status::reload))
         .route("/v1/log", get(log::all))

@@ -8,7 +8,7 @@ use super::model::{
 };
 use super::server::TREE;
 use super::typed;
-use crate::{facts, health, https, ipsec, machine, nat, openvpn, secgw, wireguard};
+use crate::{facts, health, https, ipsec, machine, nat, openvpn, secgw, snmp, wireguard};
 use axum::Json;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -181,6 +181,7 @@ static OPERATIONS: &[Operation] = &[
     get::<https::model::Metrics>("/v1/service/metrics", "Where metrics are, and the certificate"),
     get::<https::model::Metrics>("/v1/service/page", "Where the status page is, and the certificate"),
     get::<https::model::Enrollment>("/v1/service/enrollment", "Where branches join, and the pin of tokens"),
+    get::<snmp::model::Snmp>("/v1/service/snmp", "The sub-agent of snmpd, and what snmpd lacks"),
     get::<facts::model::Facts>(
         "/v1/facts",
         "A snapshot of all counters and states, made at most once a second",

@@ -34,6 +34,7 @@ use crate::router::RouterService;
 use crate::secgw::Opener;
 use crate::secgw::service::SecgwService;
 use crate::service::{Context, Policy, Refusal, Refused, Requirements, Service};
+use crate::snmp;
 use crate::tunnel_interface::Removed;
 use crate::wireguard::service::WireGuardService;
 use config::{Path, Settings};
@@ -136,7 +137,8 @@ pub struct Daemon {
 
 impl Daemon {
     /// A daemon without interfaces; `host` keeps closed what they will be for, `machine` may change settings of the machine, and
-    /// `https` serves the API over HTTPS, `alerts` tells receivers of alerts, `name_servers` sets those of this machine, `opener` opens Ethernet ports.
+    /// `https` serves the API over HTTPS, `alerts` tells receivers of alerts, `snmp` is the sub-agent of snmpd,
+    /// `name_servers` sets those of this machine, `opener` opens Ethernet ports.
     /// If another program deletes an interface, `events` is told.
     #[allow(clippy::too_many_arguments, reason = "each is a process or a thread of its own")]
     pub fn new(
@@ -146,6 +148,7 @@ impl Daemon {
         machine: Client,
         https: Process,
         alerts: Connection,
+        snmp: snmp::Connection,
         name_servers: Option<NameServers>,
         opener: Option<Opener>,
     ) -> Self {
@@ -155,8 +158,11 @@ impl Daemon {
         shown.set_held(host.held());
         let health = Arc::clone(shown.health());
         health.connect(alerts);
+        let agent = Arc::clone(shown.snmp());
+        agent.connect(snmp);
         let https = https.into();
-        let context = Context { engines, events, host, machine, https, health, name_servers, opener };
+        let context =
+            Context { engines, events, host, machine, https, health, snmp: agent, name_servers, opener };
         let engine_rules = EngineRules::default();
         Self { context, services, engine_rules, open_at_exit: false, advised: BTreeSet::new(), shown }
     }

@@ -27,6 +27,7 @@ use crate::machine::{Client, Connection};
 use crate::openvpn::dns::NameServers;
 use crate::secgw::Opener;
 use crate::service::{Policy, Refusal, Refused};
+use crate::snmp;
 use crate::tunnel_interface::Removed;
 use crate::unix_socket::SocketError;
 use config::{Tree, diff};
@@ -89,6 +90,8 @@ pub struct Start<E, T> {
     pub https: https::Connection,
     /// Where the process is that tells receivers of alerts.
     pub alerts: health::Connection,
+    /// Where the process is that is the sub-agent of snmpd.
+    pub snmp: snmp::Connection,
     /// The process that sets name servers of this machine, if there is one.
     pub name_servers: Option<UnixStream>,
     /// Who opens Ethernet ports, if there is one.
@@ -115,6 +118,7 @@ where
         machine,
         https,
         alerts,
+        snmp,
         name_servers,
         opener,
         open_at_exit,
@@ -131,7 +135,7 @@ where
     let machine = Client::new(machine, file.path());
     let name_servers = name_servers.map(NameServers::start).transpose()?;
     let https = Process::new(https);
-    let daemon = Daemon::new(engines, events, host, machine, https, alerts, name_servers, opener);
+    let daemon = Daemon::new(engines, events, host, machine, https, alerts, snmp, name_servers, opener);
     let mut server = Server { file, transactions, daemon, removed, tell };
     let applied = server.daemon.apply(settings, Policy::EachPath);
     let Some(mut refused) = inbox.stop.unless_ordered(applied).await else {

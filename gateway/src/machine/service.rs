@@ -117,7 +117,9 @@ impl Service for MachineService {
                 return Ok(());
             };
             let until = self.until();
-            self.apply(part, wanted, context, until).await.map_err(NotApplied::into_refusal)
+            let applied = self.apply(part, wanted, context, until).await;
+            self.order_agent(context);
+            applied.map_err(NotApplied::into_refusal)
         })
     }
 
@@ -132,13 +134,15 @@ impl Service for MachineService {
             // Before the first configuration there was what an earlier daemon has left, which is not known any more.
             let before = before.unwrap_or_default();
             let until = self.until();
-            self.apply(part, before, context, until).await.map_err(|error| match error {
+            let undone = self.apply(part, before, context, until).await.map_err(|error| match error {
                 NotApplied::Refused(said) => {
                     self.waiting.insert(part, vec![finding(part, &said)]);
                     Refusal::new(said, true)
                 }
                 NotApplied::Late(said) => Refusal::unfinished(said),
-            })
+            });
+            self.order_agent(context);
+            undone
         })
     }
 
@@ -168,6 +172,7 @@ impl Service for MachineService {
                     Err(NotApplied::Late(_)) => {}
                 }
             }
+            self.order_agent(context);
         })
     }
 
@@ -216,6 +221,13 @@ impl MachineService {
         let phase = if is_empty { Phase::Remove } else { Phase::Switch };
         planned.steps.push(Step { path: part.path(), phase, frees: Vec::new(), needs: Vec::new() });
         self.intents.insert(part, (Arc::clone(wanted), self.parts.get(&part).cloned()));
+    }
+
+    /// Has the sub-agent of snmpd run as long as SNMP is configured. It waits by itself for an snmpd that is missing.
+    fn order_agent(&self, context: &Context) {
+        let part = Part::Snmp;
+        let is_wanted = self.parts.get(&part).is_some_and(|wanted| !wanted.lines(part).is_empty());
+        context.snmp.order(is_wanted, self.waiting.get(&part).cloned().unwrap_or_default());
     }
 
     /// What is planned for the part of a step, and what was before.

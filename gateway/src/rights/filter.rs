@@ -39,8 +39,8 @@ pub fn filter_devices() -> Result<(), FilterError> {
     apply(&never, SeccompAction::Allow, SeccompAction::KillProcess)
 }
 
-/// Filters a process like that, in which what no gateway does fails instead of ending it: an operational command of the HTTPS
-/// server may want to start a program.
+/// Filters a process beside the daemon like that, in which what no gateway does fails instead of ending it: an operational command
+/// of the HTTPS server may want to start a program.
 ///
 /// The daemon is a process of the same user: what would end or slow it is refused too, such as signals.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

@@ -35,6 +35,7 @@ impl Services {
             machine,
             https,
             health,
+            snmp: Arc::default(),
             name_servers: None,
             opener: None,
         };

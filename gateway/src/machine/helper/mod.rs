@@ -36,6 +36,8 @@ pub struct Rules {
     pub scripts: Vec<PathBuf>,
     /// The file whose tasks alone are run, with the same arguments at the same times; none for any task.
     pub tasks_from: Option<PathBuf>,
+    /// The group that the sub-agent of snmpd is in: the daemon's.
+    pub group: u32,
 }
 
 /// The helper.
@@ -140,7 +142,7 @@ impl Helper {
             }
             Part::Tasks => tasks::wanted(place, &self.rules, &machine.tasks, self.owner.as_str()),
             Part::Syslog => syslog::wanted(place, machine.syslog.as_ref()),
-            Part::Snmp => snmp::wanted(place, machine.snmp.as_ref()),
+            Part::Snmp => snmp::wanted(place, machine.snmp.as_ref(), self.rules.group),
         };
         place.check_owners(&wanted.files, self.owner.as_str())?;
         self.change(request.part, &wanted)?;

@@ -13,8 +13,25 @@ pub(super) const MESSAGES: &str = "/var/log/messages";
 /// Where further files are.
 const FILES: &str = "/var/log/user";
 
+/// Where snmpd listens for sub-agents, and who may be one.
+#[derive(Clone, Debug, Default)]
+pub struct Agents {
+    /// The sockets.
+    pub sockets: Vec<String>,
+    /// The group that may be a sub-agent beside root.
+    pub group: u32,
+}
+
+impl Agents {
+    /// The lines of snmpd. It refuses the number 0, and root is the group of new sockets.
+    fn lines(&self) -> String {
+        let group = if self.group == 0 { String::new() } else { format!(" -1 {}", self.group) };
+        format!("master agentx\nagentXSocket {}\nagentXPerms 0660 0755{group}\n", self.sockets.join(","))
+    }
+}
+
 /// The configuration of snmpd, on a machine with or without IPv6.
-pub fn snmp(snmp: &Snmp, has_ipv6: bool) -> String {
+pub fn snmp(snmp: &Snmp, has_ipv6: bool, agents: &Agents) -> String {
     let protocol = word_of(snmp.protocol);
     let mut listen: Vec<String> =
         snmp.listen.iter().map(|(address, port)| endpoint(protocol, *address, *port)).collect();
@@ -22,7 +39,7 @@ pub fn snmp(snmp: &Snmp, has_ipv6: bool) -> String {
         listen.push(format!("{protocol}:161"));
         listen.extend(has_ipv6.then(|| format!("{protocol}6:161")));
     }
-    let mut text = format!("agentaddress {}\nmaster agentx\n", listen.join(","));
+    let mut text = format!("agentaddress {}\n{}", listen.join(","), agents.lines());
     let words =
         [("sysContact", &snmp.contact), ("sysLocation", &snmp.location), ("sysDescr", &snmp.description)];
     for (word, value) in words {
@@ -67,6 +84,8 @@ const WRITERS_SEE: &[&str] = &[
     ".1.3.6.1.4.1.2021.9",
     ".1.3.6.1.4.1.2021.10",
     ".1.3.6.1.4.1.2021.11",
+    // Our own, where nothing can be changed.
+    ".1.3.6.1.4.1.8072.9999.9999.7678",
 ];
 
 fn endpoint(protocol: &str, address: IpAddr, port: u16) -> String {

@@ -2,13 +2,17 @@
 //! `public`, would otherwise be added to what is configured.
 
 use super::place::{Content, Place, PlaceError};
+use super::render::Agents;
 use super::service::{self, Init};
 use super::{Wanted, missing, render};
 use crate::machine::model::Finding;
+use crate::snmp::MASTER;
 use config::settings::machine::{Part, Snmp};
 
 const PROGRAM: &str = "/usr/sbin/snmpd";
 const FILE: &str = "/etc/snmp/postern/snmpd.conf";
+/// Where snmpd listens for sub-agents by itself, as those of other programs expect.
+const USUAL: &str = "/var/agentx/master";
 const UNIT: &str = "/etc/systemd/system/snmpd.service.d/postern.conf";
 const UNIT_TEXT: &str = "[Service]\nEnvironment=SNMPCONFPATH=/etc/snmp/postern\n";
 
@@ -31,11 +35,15 @@ pub(super) fn check(place: &Place) -> Vec<Finding> {
     Vec::new()
 }
 
-pub(super) fn wanted(place: &Place, snmp: Option<&Snmp>) -> Wanted {
+pub(super) fn wanted(place: &Place, snmp: Option<&Snmp>, group: u32) -> Wanted {
+    let agents = Agents {
+        sockets: [MASTER, USUAL].map(|socket| place.at(socket).display().to_string()).into(),
+        group,
+    };
     let content = |path: &str, mode, text| Content { path: path.to_owned(), mode, text };
     // Communities are passwords; snmpd reads them before it gives up root.
     let mut files: Vec<Content> = snmp
-        .map(|snmp| content(FILE, 0o600, render::snmp(snmp, place.has("/proc/net/if_inet6"))))
+        .map(|snmp| content(FILE, 0o600, render::snmp(snmp, place.has("/proc/net/if_inet6"), &agents)))
         .into_iter()
         .collect();
     if snmp.is_some() && place.has_systemd() {

@@ -34,7 +34,7 @@ impl Machine {
 
     /// The helper of a daemon.
     fn helper(&self, owner: &str) -> Helper {
-        let rules = Rules { scripts: vec!["/config/scripts".into()], tasks_from: None };
+        let rules = Rules { scripts: vec!["/config/scripts".into()], tasks_from: None, group: 0 };
         let owner = Owner::new(owner.to_owned()).expect("a path");
         Helper::new(Place::new(self.root.path().to_owned()), rules, owner)
     }

@@ -1,4 +1,4 @@
-//! What the process may do that the network talks to: memory, files, network and system calls.
+//! What a process may do that reads bytes of others beside the daemon: memory, files, network and system calls.
 
 use crate::Failure;
 use gateway::rights::filter;
@@ -7,71 +7,58 @@ use landlock::{
     RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 use rustix::process::{Resource, Rlimit, getpriority_process, setpriority_process, setrlimit};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// Bytes of memory that the server may write to: clients could otherwise make it take those of the gateway.
+/// Bytes of memory that a process may write to: clients could otherwise make it take those of the gateway.
 const MEMORY: u64 = 1 << 30;
-/// The server yields to the data path.
+/// It yields to the data path.
 const NICE: i32 = 10;
 
-/// What operational commands read: the kernel, devices, libraries of ciphers with their settings, and the names of users.
-const READ: &[&str] = &[
-    "/proc",
-    "/sys",
-    "/dev",
-    "/usr",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/etc/ld.so.cache",
-    "/etc/localtime",
-    "/etc/os-release",
-    "/etc/passwd",
-    "/etc/ssl/openssl.cnf",
-    "/run/systemd",
-    "/var/cache/postern",
-];
+/// What a process uses of the file system; by default nothing that is not open.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Files<'a> {
+    /// Files and folders that it reads.
+    pub(crate) read: &'a [&'a str],
+    /// Files that it also writes to.
+    pub(crate) devices: &'a [&'a str],
+    /// Folders that it may change.
+    pub(crate) folders: &'a [PathBuf],
+}
 
-/// Limits the process. `folders` are those it may write to. Must be called before any thread is started.
-pub(super) fn confine(folders: &[PathBuf]) -> Result<(), Failure> {
+/// Limits this process, which the log calls `name`. Must be called before any thread is started.
+pub(crate) fn confine(name: &str, files: Files<'_>) -> Result<(), Failure> {
     let most = Some(MEMORY);
     setrlimit(Resource::Data, Rlimit { current: most, maximum: most })?;
     // A service manager may have made the daemon nicer than that, and going back needs a right.
     setpriority_process(None, getpriority_process(None)?.max(NICE))?;
-    match limit_files(folders) {
+    match limit_files(files) {
         Ok(RulesetStatus::NotEnforced) => {
-            tracing::warn!("files of the HTTPS server are not limited: this kernel has no Landlock");
+            tracing::warn!("files of {name} are not limited: this kernel has no Landlock");
         }
         Ok(_) => {}
-        Err(error) => tracing::warn!("files of the HTTPS server are not limited: {error}"),
+        Err(error) => tracing::warn!("files of {name} are not limited: {error}"),
     }
     if let Err(error) = filter::filter_server() {
-        tracing::warn!("system calls of the HTTPS server are not filtered: {error}");
+        tracing::warn!("system calls of {name} are not filtered: {error}");
     }
     Ok(())
 }
 
-/// Lets the process read what operational commands need, write to these folders, and use Unix sockets. It may neither connect to
-/// nor bind TCP ports, nor send signals to other processes. Older kernels have a part of this (Landlock, Linux 5.13 to 6.12).
-fn limit_files(folders: &[PathBuf]) -> Result<RulesetStatus, RulesetError> {
+/// Lets the process use these files, and Unix sockets. It may neither connect to nor bind TCP ports, nor send signals to other
+/// processes. Older kernels have a part of this (Landlock, Linux 5.13 to 6.12).
+fn limit_files(Files { read, devices, folders }: Files<'_>) -> Result<RulesetStatus, RulesetError> {
     let all = AccessFs::from_all(ABI::V4);
-    let read = AccessFs::from_read(ABI::V4) & !AccessFs::Execute;
+    let reads = AccessFs::from_read(ABI::V4) & !AccessFs::Execute;
     let rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(all)?
         .handle_access(AccessNet::from_all(ABI::V4))?
         .scope(Scope::Signal)?
         .create()?
-        .add_rules(path_beneath_rules(READ, read))?
-        .add_rules(path_beneath_rules(["/dev/null", "/dev/crypto"], read | AccessFs::WriteFile))?
+        .add_rules(path_beneath_rules(read, reads))?
+        .add_rules(path_beneath_rules(devices, reads | AccessFs::WriteFile))?
         .add_rules(path_beneath_rules(folders, all & !AccessFs::Execute))?;
     Ok(rules.restrict_self()?.ruleset)
-}
-
-/// The folder of a file, where it is replaced: of the file itself, if a link leads to it.
-pub(super) fn folder_of(file: &Path) -> Option<PathBuf> {
-    let file = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
-    file.parent().filter(|folder| !folder.as_os_str().is_empty()).map(Path::to_owned)
 }
 
 #[cfg(test)]
@@ -88,7 +75,9 @@ mod tests {
         let (folder, foreign) = (ours.path().to_owned(), other.path().join("a"));
         fs::write(&foreign, "secret").expect("ours");
         let confined = std::thread::spawn(move || {
-            let status = limit_files(std::slice::from_ref(&folder)).expect("rules");
+            let (read, folders) = (["/proc", "/sys"], [folder.clone()]);
+            let files = Files { read: &read, folders: &folders, ..Files::default() };
+            let status = limit_files(files).expect("rules");
             if status == RulesetStatus::NotEnforced {
                 return;
             }
