@@ -25,6 +25,12 @@ const SNMP: Words = &[
     "rwcommunity ",
     "rwcommunity6 ",
     "trap2sink ",
+    "exactEngineID 0x",
+    "view view-",
+    "createUser ",
+    "rouser ",
+    "rwuser ",
+    "trapsess -v 3 -u ",
     "[snmp] clientaddr ",
 ];
 const ROTATION: Words = &[
@@ -73,6 +79,12 @@ fn write(machine: &Machine) {
         check(&text, SNMP);
         for line in text.lines().filter(|line| line.starts_with("ro") || line.starts_with("rw")) {
             assert_eq!(line.split_whitespace().count(), 5, "{line}");
+        }
+        // Passwords stand between quotes, and end none.
+        for line in
+            text.lines().filter(|line| line.starts_with("createUser ") || line.starts_with("trapsess "))
+        {
+            assert!(!line.contains('\\') && line.matches('"').count() % 2 == 0, "{line}");
         }
     }
     if let Some(syslog) = &machine.syslog {

@@ -10,6 +10,18 @@ pub enum Form {
     Line(usize),
     /// The community of SNMP version 2c.
     Community,
+    /// The name of a user, a group or a view of SNMP, of up to this many bytes.
+    SnmpName(usize),
+    /// The password of a user of SNMP.
+    Passphrase,
+    /// The key of a user of SNMP, in hexadecimal.
+    UsmKey,
+    /// The number of an agent of SNMP, in hexadecimal.
+    EngineId,
+    /// The number of an object of SNMP.
+    Oid,
+    /// Which numbers of that count, a bit each, in hexadecimal.
+    Mask,
     /// An address or a domain name.
     Remote,
     /// The name of a user.
@@ -46,6 +58,22 @@ impl Form {
                 let begins = text.starts_with(|first: char| first.is_ascii_alphanumeric());
                 (1..=100).contains(&length) && only(b"-_!@*#") && begins
             }
+            Self::SnmpName(longest) => {
+                (1..=longest).contains(&length) && only(b"-_") && !text.starts_with('-')
+            }
+            // RFC 3414 11.2: eight characters at least. snmpd gives these two a meaning between quotes.
+            Self::Passphrase => {
+                let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+                (8..=100).contains(&length) && text.bytes().all(is_plain)
+            }
+            Self::UsmKey => text.strip_prefix("0x").is_some_and(|key| is_hex(key, 16, 64)),
+            // RFC 3411 5: SnmpEngineID.
+            Self::EngineId => is_hex(text, 5, 32),
+            Self::Oid => {
+                let number = |part: &str| part.len() <= 10 && part.parse::<u32>().is_ok();
+                only(b".") && length <= 255 && text.split('.').all(number)
+            }
+            Self::Mask => is_hex(text, 1, 16),
             Self::Remote => text.parse::<IpAddr>().is_ok() || is_domain(text),
             Self::User => (1..=100).contains(&length) && only(b"-_.") && !text.starts_with(['-', '.']),
             Self::FileName => (1..=255).contains(&length) && only(b"-_.") && !text.starts_with(['-', '.']),
@@ -65,7 +93,7 @@ impl Form {
 
     /// Whether a value is, or may be, a password that the configuration shows, as VyOS does. Logs do not have it.
     pub(super) fn is_private(self) -> bool {
-        matches!(self, Self::Community | Self::Arguments)
+        matches!(self, Self::Community | Self::Arguments | Self::Passphrase | Self::UsmKey)
     }
 
     /// What a value must be, for errors and for the reference.
@@ -73,6 +101,12 @@ impl Form {
         match self {
             Self::Line(longest) => format!("one line of 1 to {longest} bytes"),
             Self::Community => "1 to 100 letters, digits, or -_!@*#".to_owned(),
+            Self::SnmpName(longest) => format!("a name of 1 to {longest} letters, digits, or -_"),
+            Self::Passphrase => "a password of 8 to 100 ASCII characters, without \" and \\".to_owned(),
+            Self::UsmKey => "a key of 16 to 64 bytes in hexadecimal, as 0x0123".to_owned(),
+            Self::EngineId => "5 to 32 bytes in hexadecimal".to_owned(),
+            Self::Oid => "the number of an object, such as 1.3.6.1.2.1".to_owned(),
+            Self::Mask => "1 to 16 bytes in hexadecimal, such as ffa0".to_owned(),
             Self::Remote => "an IPv4 or IPv6 address, or a domain name".to_owned(),
             Self::User => "the name of a user: up to 100 letters, digits, or -_.".to_owned(),
             Self::FileName => "the name of a file: up to 255 letters, digits, or -_.".to_owned(),
@@ -92,13 +126,22 @@ impl Form {
             Self::Line(_) => "<text>",
             Self::Community => "<community>",
             Self::Remote => "<address>|<domain>",
-            Self::User | Self::FileName | Self::Task => "<name>",
+            Self::User | Self::FileName | Self::Task | Self::SnmpName(_) => "<name>",
+            Self::Passphrase | Self::UsmKey => "<secret>",
+            Self::EngineId | Self::Mask => "<hexadecimal>",
+            Self::Oid => "<oid>",
             Self::Program => "<path>",
             Self::Arguments => "<words>",
             Self::Interval => "<number>m|h|d",
             Self::Crontab => "<minute hour day month weekday>",
         }
     }
+}
+
+/// Whether a text is so many bytes in hexadecimal.
+fn is_hex(text: &str, least: usize, most: usize) -> bool {
+    let is_even = text.len().is_multiple_of(2);
+    is_even && (least..=most).contains(&(text.len() / 2)) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn is_printed(text: &str) -> bool {
@@ -147,6 +190,26 @@ mod tests {
                 &["", "abcdef", "äöü", "a\nb", "a\rb", "a\0", "a\u{2028}b"][..],
             ),
             (Form::Community, &["public", "a!@*#-_"], &["", "a b", "a\"", "a\n", "ä", "a$"]),
+            (Form::SnmpName(3), &["a-b", "_"], &["", "abcd", "-a", "a b", "a\n"]),
+            (
+                Form::Passphrase,
+                &["open sesame", "#$'{}-x l"],
+                &["", "seventy", "open\"sesame", "open\\sesame", "open\nsesame", "öffne dich"],
+            ),
+            (
+                Form::UsmKey,
+                &["0x000102030405060708090a0b0c0d0e0f"],
+                &[
+                    "",
+                    "0x",
+                    "000102030405060708090a0b0c0d0e0f",
+                    "0x00010203",
+                    "0x000102030405060708090a0b0c0d0e0g",
+                ],
+            ),
+            (Form::EngineId, &["8000000001"], &["", "80000000", "800000000", "0x80000000"]),
+            (Form::Oid, &["1.3.6.1", "1"], &["", ".1", "1.", "1..3", "1.4294967296", "1 3", "1.+3", "a"]),
+            (Form::Mask, &["f0", "FFA0"], &["", "f", "g0", "ff.a0"]),
             (
                 Form::Remote,
                 &["10.0.0.1", "2001:db8::1", "log.example.org"],

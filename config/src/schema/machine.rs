@@ -34,7 +34,7 @@ pub const FACILITIES: &[&str] = &[
 pub const LEVELS: &[&str] = &["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug", "all"];
 /// What the machine is tuned for.
 pub const PROFILES: &[&str] = &["throughput", "latency"];
-const PROTOCOLS: &[&str] = &["udp", "tcp"];
+pub(super) const PROTOCOLS: &[&str] = &["udp", "tcp"];
 const TEXT: Type = Type::Form(Form::Line(255));
 const LEVEL: Type = Type::Word(LEVELS);
 const LEVEL_HELP: &str = "Least urgent level that is logged";
@@ -177,7 +177,7 @@ pub(super) static NODES: &[Node] = &[
 ];
 
 const LEFT: &str = "remove the line, and configure this with the operating system";
-const WITH_SNMPD: &str = "remove the line: of SNMP, communities (version 2c) and traps are supported";
+const WITH_SNMPD: &str = "remove the line: of SNMP, communities, users of version 3 and traps are supported";
 
 pub(super) static UNSUPPORTED: &[Unsupported] = &[
     unsupported("service broadcast-relay").instead(LEFT),
@@ -211,7 +211,9 @@ pub(super) static UNSUPPORTED: &[Unsupported] = &[
     unsupported("service snmp oid-enable").instead(WITH_SNMPD),
     unsupported("service snmp script-extensions").instead(WITH_SNMPD),
     unsupported("service snmp smux-peer").instead(WITH_SNMPD),
-    unsupported("service snmp v3").instead(WITH_SNMPD),
+    unsupported("service snmp v3 trap-target <address> engineid").instead(WITH_SNMPD),
+    unsupported("service snmp v3 user <user> engineid").instead(WITH_SNMPD),
+    unsupported("service snmp v3 tsm").instead(WITH_SNMPD),
     unsupported("service snmp vrf").instead(WITH_SNMPD),
     unsupported("system option ctrl-alt-delete").instead(LEFT),
     unsupported("system option disable-usb-autosuspend").instead(LEFT),

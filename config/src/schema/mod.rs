@@ -20,6 +20,7 @@ mod page;
 mod pki;
 mod schedule;
 mod secgw;
+mod snmp_v3;
 mod spelling;
 mod system;
 mod value;
@@ -183,6 +184,7 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
         machine::NODES,
         links::NODES,
         nat::NODES,
+        snmp_v3::NODES,
         https::NODES,
         health::NODES,
         metrics::NODES,
@@ -208,6 +210,7 @@ pub fn tags() -> impl Iterator<Item = &'static Tag> {
         machine::TAGS,
         links::TAGS,
         nat::TAGS,
+        snmp_v3::TAGS,
         https::TAGS,
         health::TAGS,
         enrollment::TAGS,
@@ -253,6 +256,7 @@ fn places() -> impl Iterator<Item = Place> {
         machine::INNER,
         links::INNER,
         nat::INNER,
+        snmp_v3::INNER,
         https::INNER,
         health::INNER,
         metrics::INNER,

@@ -1,6 +1,6 @@
 //! `service snmp` alone: the daemon's helper writes the file of a real snmpd and restarts it, and the daemon starts the sub-agent.
 
-use super::programs::peer;
+use super::programs::{peer, start};
 use super::{Site, has_ended};
 use crate::support::PATIENCE;
 use lab::wait_until;
@@ -214,4 +214,90 @@ fn an_snmpd_that_hangs_or_is_missing_costs_the_daemon_nothing() {
     assert_eq!(managed.agents().len(), 1, "it goes on");
     managed.signal(Signal::CONT);
     managed.wait("it answers again", || managed.sees("-v2c -c public"));
+}
+
+#[test]
+fn traps_of_version_3_reach_their_receivers() {
+    let Some(managed) = Managed::start() else { return };
+    let Some(snmptrapd) = peer("snmptrapd") else { return };
+    let root = &managed.site.root;
+    // Traps have the number of the sender; for those that it confirms, the receiver has keys for its own.
+    let receiver = "createUser -e 0x80001f8804706f737465726e alice SHA OpenSesame1 AES OpenBarley2\n\
+                    authUser log alice priv\ncreateUser teller SHA OpenSesame3\nauthUser log teller auth\n";
+    root.write("receiver/snmptrapd.conf", receiver, 0o600);
+    let [folder, kept, log, pid] =
+        ["receiver", "receiver/kept", "receiver/traps", "receiver/pid"].map(|it| root.named(it));
+    let mut command = managed.site.lab.command("a", "sh");
+    let words = format!("exec {snmptrapd} -f -On -Lf {log} -p {pid} udp:1162");
+    let environment =
+        [("MIBS", ""), ("SNMPCONFPATH", folder.as_str()), ("SNMP_PERSISTENT_DIR", kept.as_str())];
+    let _receiver = start(command.args(["-c", &words]).envs(environment));
+    wait_until(SOON, || root.at("receiver/pid").exists()).expect("it listens");
+    managed.configure(&[
+        "set service snmp listen-address 127.0.0.1 port 1161",
+        "set service snmp v3 engineid 80001f8804706f737465726e",
+        "set service snmp v3 user alice auth plaintext-password OpenSesame1",
+        "set service snmp v3 user alice auth type sha",
+        "set service snmp v3 user alice privacy plaintext-password OpenBarley2",
+        "set service snmp v3 user alice privacy type aes",
+        "set service snmp v3 trap-target 127.0.0.1 user alice",
+        "set service snmp v3 trap-target 127.0.0.1 type trap",
+        "set service snmp v3 trap-target 127.0.0.1 port 1162",
+        "set service snmp v3 trap-target 127.0.0.2 user teller",
+        "set service snmp v3 trap-target 127.0.0.2 auth plaintext-password OpenSesame3",
+        "set service snmp v3 trap-target 127.0.0.2 auth type sha",
+        "set service snmp v3 trap-target 127.0.0.2 port 1162",
+    ]);
+    for address in ["127.0.0.1", "127.0.0.2"] {
+        // snmpd tells that it was started.
+        let traps = || root.read("receiver/traps").unwrap_or_default();
+        managed.wait(&format!("{address} is told: {}", traps()), || {
+            traps().contains(&format!("->[{address}]:1162"))
+        });
+    }
+}
+
+#[test]
+fn users_of_version_3_ask_with_their_keys_and_passwords_are_in_no_log() {
+    let Some(managed) = Managed::start() else { return };
+    let root = &managed.site.root;
+    managed.configure(&[
+        "set service snmp listen-address 127.0.0.1 port 1161",
+        "set service snmp v3 user alice auth plaintext-password 'open sesame #1'",
+        "set service snmp v3 user alice auth type sha",
+        "set service snmp v3 user alice privacy plaintext-password 'open barley $2'",
+        "set service snmp v3 user alice privacy type aes",
+        "set service snmp v3 user bob auth plaintext-password OpenBarley3",
+        "set service snmp v3 user bob auth type sha",
+        "set service snmp v3 user bob group few",
+        "set service snmp v3 group few view few",
+        "set service snmp v3 view few oid 1.3.6.1.2.1.1",
+    ]);
+    let alice = |password: &str| {
+        format!("-v3 -u alice -l authPriv -a SHA -A '{password}' -x AES -X 'open barley $2'")
+    };
+    managed.wait("alice sees the objects", || managed.sees(&alice("open sesame #1")));
+    assert!(!managed.sees("-v3 -u alice -l authNoPriv -a SHA -A 'open sesame #1'"), "not without encryption");
+    assert!(!managed.sees(&alice("open sesame #2")));
+    let bob = managed.walked("-v3 -u bob -l authNoPriv -a SHA -A OpenBarley3");
+    assert!(
+        bob.contains("No more variables") || bob.contains("No Such Object"),
+        "it is not in the view: {bob}"
+    );
+    assert_eq!(root.mode("etc/snmp/postern/snmpd.conf"), 0o600);
+
+    managed.configure(&[
+        "set service snmp v3 user alice auth plaintext-password 'close sesame'",
+        "delete service snmp v3 user bob",
+    ]);
+    managed.wait("another password counts", || managed.sees(&alice("close sesame")));
+    assert!(!managed.sees(&alice("open sesame #1")), "the old one does not");
+    assert!(managed.walked("-v3 -u bob -l authNoPriv -a SHA -A OpenBarley3").is_empty(), "he is gone");
+    let shown = ["commands", "json"].map(|form| managed.site.show(&["show", "configuration", form]));
+    let said = [managed.site.gateway.logged(), managed.site.show(&["show", "system", "managed"])];
+    for text in shown.iter().chain(&said) {
+        for secret in ["sesame", "barley", "OpenBarley3"] {
+            assert!(!text.contains(secret), "{secret}: {text}");
+        }
+    }
 }

@@ -4,10 +4,12 @@
 //! A part of the configuration has one effect: a file, a group of settings. It is handed on as the lines that it is made of.
 
 mod snmp;
+mod snmp_v3;
 mod syslog;
 mod tasks;
 
 pub use snmp::{Community, Snmp, TrapTarget};
+pub use snmp_v3::{SecurityLevel, SnmpTree, SnmpUser, SnmpV3, TrapSession, UsmKey, UsmKeys};
 pub use syslog::{Archive, Protocol, Remote, Selector, Syslog};
 pub use tasks::{Task, Tasks};
 
@@ -32,8 +34,8 @@ pub struct Machine {
     pub tasks: Tasks,
     /// What is logged where.
     pub syslog: Option<Syslog>,
-    /// The agent of SNMP.
-    pub snmp: Option<Snmp>,
+    /// The agent of SNMP; boxed, as few have it and futures hold copies of all settings.
+    pub snmp: Option<Box<Snmp>>,
     /// The lines of each part that is configured.
     lines: BTreeMap<Part, String>,
 }
@@ -147,7 +149,7 @@ impl Reader {
                 Part::Ipv6 => machine.forwards_v6 = self.forwarding(part, branch),
                 Part::Tasks => machine.tasks = self.tasks(branch),
                 Part::Syslog => machine.syslog = Some(self.syslog(branch)),
-                Part::Snmp => machine.snmp = Some(self.snmp(branch)),
+                Part::Snmp => machine.snmp = Some(Box::new(self.snmp(branch))),
             }
         }
         machine

@@ -1,7 +1,7 @@
 //! `service snmp`, typed.
 
 use super::super::{Reader, parsed, set, set_or_default};
-use super::Protocol;
+use super::{Protocol, SnmpV3};
 use crate::tree::Tree;
 use ipnet::IpNet;
 use std::collections::BTreeMap;
@@ -26,6 +26,8 @@ pub struct Snmp {
     pub traps: BTreeMap<IpAddr, TrapTarget>,
     /// The address that they are told from.
     pub trap_source: Option<IpAddr>,
+    /// Version 3.
+    pub v3: SnmpV3,
 }
 
 /// What a community may do.
@@ -85,6 +87,7 @@ impl Reader {
             protocol: Protocol::new(tree.value("protocol").unwrap_or("udp")),
             traps: traps.collect(),
             trap_source: set(tree, "trap-source"),
+            v3: tree.at(&["v3"]).map(|v3| self.snmp_v3(v3)).unwrap_or_default(),
         }
     }
 }

@@ -142,7 +142,7 @@ impl Helper {
             }
             Part::Tasks => tasks::wanted(place, &self.rules, &machine.tasks, self.owner.as_str()),
             Part::Syslog => syslog::wanted(place, machine.syslog.as_ref()),
-            Part::Snmp => snmp::wanted(place, machine.snmp.as_ref(), self.rules.group),
+            Part::Snmp => snmp::wanted(place, machine.snmp.as_deref(), self.rules.group),
         };
         place.check_owners(&wanted.files, self.owner.as_str())?;
         self.change(request.part, &wanted)?;

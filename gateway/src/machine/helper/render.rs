@@ -1,99 +1,19 @@
 //! What the files of other programs hold. Values cannot end a line or a word there: the types of the configuration see to that,
 //! and what a program gives a meaning is quoted here.
 
+mod snmp;
+
+pub use snmp::{Agents, snmp};
+
 use config::schema::Times;
-use config::settings::machine::{Archive, Community, Protocol, Remote, Selector, Snmp, Syslog, Task};
-use ipnet::IpNet;
+use config::settings::machine::{Archive, Protocol, Remote, Selector, Syslog, Task};
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::net::IpAddr;
 
 /// Where messages of this machine are logged.
 pub(super) const MESSAGES: &str = "/var/log/messages";
 /// Where further files are.
 const FILES: &str = "/var/log/user";
-
-/// Where snmpd listens for sub-agents, and who may be one.
-#[derive(Clone, Debug, Default)]
-pub struct Agents {
-    /// The sockets.
-    pub sockets: Vec<String>,
-    /// The group that may be a sub-agent beside root.
-    pub group: u32,
-}
-
-impl Agents {
-    /// The lines of snmpd. It refuses the number 0, and root is the group of new sockets.
-    fn lines(&self) -> String {
-        let group = if self.group == 0 { String::new() } else { format!(" -1 {}", self.group) };
-        format!("master agentx\nagentXSocket {}\nagentXPerms 0660 0755{group}\n", self.sockets.join(","))
-    }
-}
-
-/// The configuration of snmpd, on a machine with or without IPv6.
-pub fn snmp(snmp: &Snmp, has_ipv6: bool, agents: &Agents) -> String {
-    let protocol = word_of(snmp.protocol);
-    let mut listen: Vec<String> =
-        snmp.listen.iter().map(|(address, port)| endpoint(protocol, *address, *port)).collect();
-    if listen.is_empty() {
-        listen.push(format!("{protocol}:161"));
-        listen.extend(has_ipv6.then(|| format!("{protocol}6:161")));
-    }
-    let mut text = format!("agentaddress {}\n{}", listen.join(","), agents.lines());
-    let words =
-        [("sysContact", &snmp.contact), ("sysLocation", &snmp.location), ("sysDescr", &snmp.description)];
-    for (word, value) in words {
-        if let Some(value) = value {
-            let _ = writeln!(text, "{word} {value}");
-        }
-    }
-    text += "view postern included .1\nview postern excluded .1.3.6.1.4.1.8072.1.3.2\n";
-    for tree in WRITERS_SEE {
-        let _ = writeln!(text, "view postern-rw included {tree}");
-    }
-    for (name, Community { writes, from }) in &snmp.communities {
-        let (word, view) = if *writes { ("rwcommunity", "postern-rw") } else { ("rocommunity", "postern") };
-        let all = ["0.0.0.0/0", "::/0"].map(|net| net.parse().expect("literal"));
-        for net in if from.is_empty() { &all[..] } else { from } {
-            let version = if matches!(net, IpNet::V6(_)) { "6" } else { "" };
-            let _ = writeln!(text, "{word}{version} {name} {net} -V {view}");
-        }
-    }
-    for (address, target) in &snmp.traps {
-        let _ = writeln!(text, "trap2sink {} {}", endpoint("udp", *address, target.port), target.community);
-    }
-    if let Some(source) = snmp.trap_source {
-        let _ = writeln!(text, "[snmp] clientaddr {source}");
-    }
-    text
-}
-
-/// What a community that may write can see: MIB-II without its events, the host, memory, disks, load. Elsewhere snmpd
-/// loads libraries (dlmod), runs programs (nsExtendObjects), writes logs, and changes its own access, if it is told to.
-const WRITERS_SEE: &[&str] = &[
-    ".1.3.6.1.2.1.1",
-    ".1.3.6.1.2.1.2",
-    ".1.3.6.1.2.1.4",
-    ".1.3.6.1.2.1.5",
-    ".1.3.6.1.2.1.6",
-    ".1.3.6.1.2.1.7",
-    ".1.3.6.1.2.1.11",
-    ".1.3.6.1.2.1.25",
-    ".1.3.6.1.2.1.31",
-    ".1.3.6.1.4.1.2021.4",
-    ".1.3.6.1.4.1.2021.9",
-    ".1.3.6.1.4.1.2021.10",
-    ".1.3.6.1.4.1.2021.11",
-    // Our own, where nothing can be changed.
-    ".1.3.6.1.4.1.8072.9999.9999.7678",
-];
-
-fn endpoint(protocol: &str, address: IpAddr, port: u16) -> String {
-    match address {
-        IpAddr::V4(_) => format!("{protocol}:{address}:{port}"),
-        IpAddr::V6(_) => format!("{protocol}6:[{address}]:{port}"),
-    }
-}
 
 fn word_of(protocol: Protocol) -> &'static str {
     match protocol {
