@@ -1,0 +1,187 @@
+//! What head office may have of a branch: the answer to a token is checked against this machine before anything of it is set.
+//!
+//! Head office is trusted with its own networks, and not with those of the branch: a mistake there must not lead the branch's own
+//! devices, or all that it sends, into the tunnel.
+
+use crate::Failure;
+use https::enrollment::{Granted, VERSION};
+use ipnet::IpNet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// Prefixes of IPv4 and IPv6 that are shorter take more than a site.
+const SHORTEST: [u8; 2] = [8, 16];
+
+/// What is known of this machine.
+pub(super) struct Here<'a> {
+    /// Its addresses with their networks, and the interfaces that have them, but for the one of the tunnel.
+    pub(super) addresses: &'a [(String, IpNet)],
+    /// The addresses of head office in the token, and the one that has answered.
+    pub(super) head_office: &'a [IpAddr],
+    /// Networks that the user lets head office have although they are refused otherwise.
+    pub(super) allowed: &'a [IpNet],
+}
+
+/// What a branch takes of an answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Checked {
+    /// Its address in the tunnel.
+    pub(super) address: IpNet,
+    /// What the tunnel carries.
+    pub(super) networks: Vec<IpNet>,
+    /// Where head office is, of what the token names.
+    pub(super) endpoints: Vec<SocketAddr>,
+}
+
+/// Checks an answer.
+pub(super) fn check(granted: &Granted, here: &Here<'_>) -> Result<Checked, Failure> {
+    if granted.version != VERSION {
+        let text = format!("head office answers in version {}, and this program knows {VERSION}", granted.version);
+        return Err(format!("{text}\n  fix: install the same version of Postern on both").into());
+    }
+    let unusable = "the answer of head office cannot be used\n  fix: install the same version of Postern on both";
+    let address: IpNet = granted.address.parse().map_err(|_| unusable)?;
+    let networks: Result<Vec<IpNet>, _> = granted.networks.iter().map(|it| it.parse::<IpNet>()).collect();
+    let endpoints: Result<Vec<SocketAddr>, _> = granted.endpoints.iter().map(|it| it.parse()).collect();
+    let (networks, endpoints) = (networks.map_err(|_| unusable)?, endpoints.map_err(|_| unusable)?);
+    if networks.is_empty() {
+        return Err(unusable.into());
+    }
+    check_address(address, here)?;
+    for network in &networks {
+        check_network(*network, here)?;
+    }
+    let is_named = |it: &SocketAddr| it.port() != 0 && here.head_office.contains(&it.ip());
+    let mut named: Vec<SocketAddr> = endpoints.iter().copied().filter(is_named).collect();
+    if let (true, Some(first), Some(answered)) = (named.is_empty(), endpoints.first(), here.head_office.last()) {
+        // Head office may know its address behind a NAT only; the branch knows the one that has answered.
+        named.push(SocketAddr::new(*answered, first.port()));
+    }
+    if named.iter().all(|it| it.port() == 0) {
+        return Err(unusable.into());
+    }
+    Ok(Checked { address, networks, endpoints: named })
+}
+
+fn check_address(address: IpNet, here: &Here<'_>) -> Result<(), Failure> {
+    let text = format!("head office gives this branch the address {address}");
+    let fix = "at head office: postern enroll retire BRANCH, and create it again with another --address";
+    if !is_unicast(address.addr()) {
+        return Err(format!("{text}, which no machine can have\n  fix: {fix}").into());
+    }
+    let taken = here.addresses.iter().find(|(_, own)| own.contains(&address.addr()) || address.trunc().contains(own));
+    match taken {
+        Some((name, own)) => Err(format!("{text}, and {name} has {own}\n  fix: {fix}").into()),
+        None => Ok(()),
+    }
+}
+
+fn check_network(network: IpNet, here: &Here<'_>) -> Result<(), Failure> {
+    if here.allowed.iter().any(|allowed| allowed.contains(&network)) {
+        return Ok(());
+    }
+    let text = format!("head office would have {network} go through the tunnel");
+    let allow = format!("if that is meant: postern join TOKEN --allow {network}");
+    let shortest = SHORTEST[usize::from(network.addr().is_ipv6())];
+    if network.prefix_len() < shortest {
+        return Err(format!("{text}: that is much more than a site\n  fix: {allow}").into());
+    }
+    if !is_unicast(network.addr()) {
+        let fix = "at head office: delete service enrollment network, and commit";
+        return Err(format!("{text}, which is no network of a site\n  fix: {fix}").into());
+    }
+    // A wider network is right: the route to the link is closer.
+    if let Some((name, own)) = here.addresses.iter().find(|(_, own)| own.trunc().contains(&network)) {
+        return Err(format!("{text}, which is behind {name} here: {own}\n  fix: {allow}").into());
+    }
+    if let Some(address) = here.head_office.iter().find(|address| network.contains(*address)) {
+        return Err(format!(
+            "{text}: its own address {address}, which the tunnel itself is sent to, is in it\n  \
+             fix: at head office, name narrower networks"
+        )
+        .into());
+    }
+    Ok(())
+}
+
+/// Whether a machine of a site can have the address.
+fn is_unicast(address: IpAddr) -> bool {
+    let is_local = match address {
+        IpAddr::V4(address) => address.is_link_local() || address.octets()[0] == 0 || address >= Ipv4Addr::new(240, 0, 0, 0),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    !(address.is_loopback() || address.is_multicast() || address.is_unspecified() || is_local)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn granted() -> Granted {
+        Granted {
+            version: VERSION,
+            address: "10.255.0.2/32".to_owned(),
+            behind: vec!["10.2.0.0/24".to_owned()],
+            public_key: "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=".to_owned(),
+            endpoints: vec!["198.51.100.1:51820".to_owned(), "203.0.113.1:51820".to_owned()],
+            networks: vec!["10.1.0.0/24".to_owned(), "10.255.0.0/24".to_owned()],
+            mtu: 1420,
+        }
+    }
+
+    fn net(text: &str) -> IpNet {
+        text.parse().expect("literal")
+    }
+
+    fn check_with(granted: &Granted, allowed: &[&str]) -> Result<Checked, String> {
+        let addresses = [("eth0".to_owned(), net("192.0.2.7/24")), ("eth1".to_owned(), net("10.2.0.1/24"))];
+        let allowed: Vec<IpNet> = allowed.iter().map(|it| net(it)).collect();
+        let head_office = ["198.51.100.1".parse().expect("literal")];
+        let here = Here { addresses: &addresses, head_office: &head_office, allowed: &allowed };
+        check(granted, &here).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn networks_of_head_office_are_taken_and_only_endpoints_of_the_token() {
+        let checked = check_with(&granted(), &[]).expect("right");
+        assert_eq!(checked.networks, [net("10.1.0.0/24"), net("10.255.0.0/24")]);
+        assert_eq!(checked.endpoints, ["198.51.100.1:51820".parse().expect("literal")]);
+        // A network around ours is less close than the link.
+        let wide = Granted { networks: vec!["10.0.0.0/8".to_owned()], ..granted() };
+        assert!(check_with(&wide, &[]).is_ok());
+        let behind_nat = Granted { endpoints: vec!["127.0.0.1:22".to_owned()], ..granted() };
+        let checked = check_with(&behind_nat, &[]).expect("right");
+        assert_eq!(checked.endpoints, ["198.51.100.1:22".parse().expect("literal")]);
+    }
+
+    #[test]
+    fn what_is_not_head_offices_to_give_is_refused() {
+        let networks = |all: &[&str]| Granted { networks: all.iter().map(|&it| it.to_owned()).collect(), ..granted() };
+        let address = |text: &str| Granted { address: text.to_owned(), ..granted() };
+        for (granted, said) in [
+            (networks(&["10.2.0.0/25", "10.2.0.128/25"]), "behind eth1"),
+            (networks(&["10.2.0.0/24"]), "--allow 10.2.0.0/24"),
+            (networks(&["0.0.0.0/0"]), "much more than a site"),
+            (networks(&["0.0.0.0/1", "128.0.0.0/1"]), "much more than a site"),
+            (networks(&["::/0"]), "--allow ::/0"),
+            (networks(&["224.0.0.0/8"]), "no network of a site"),
+            (networks(&["255.255.255.255/32"]), "no network of a site"),
+            (networks(&["127.0.0.0/8"]), "no network of a site"),
+            (networks(&["198.51.100.0/24"]), "its own address 198.51.100.1"),
+            (networks(&[]), "cannot be used"),
+            (address("10.2.0.1/24"), "eth1 has 10.2.0.1/24"),
+            (address("10.2.0.77/32"), "eth1 has"),
+            (address("10.0.0.1/8"), "eth1 has"),
+            (address("127.0.0.1/8"), "no machine can have"),
+            (address("0.0.0.0/0"), "no machine can have"),
+            (address("10.255.0.2/32\nset x"), "cannot be used"),
+            (Granted { version: VERSION + 1, ..granted() }, "the same version"),
+            (Granted { endpoints: vec!["198.51.100.1:0".to_owned()], ..granted() }, "cannot be used"),
+            (Granted { endpoints: Vec::new(), ..granted() }, "cannot be used"),
+        ] {
+            let refused = check_with(&granted, &[]).expect_err("refused");
+            assert!(refused.contains(said), "{granted:?}: {refused}");
+        }
+        assert!(check_with(&networks(&["0.0.0.0/0"]), &["0.0.0.0/0"]).is_ok(), "the user lets it");
+        assert!(check_with(&networks(&["10.2.0.0/25"]), &["10.2.0.0/24"]).is_ok());
+    }
+}
