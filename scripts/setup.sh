@@ -37,6 +37,8 @@ case $part in
     packages+=("${strongswan[@]}" strongswan-pki)
     # The other end of our OpenVPN.
     packages+=(openvpn)
+    # What gives devices of a site addresses and names; the package without a service.
+    packages+=(dnsmasq-base)
     ;;
   *) echo "usage: $0 demo|test|bench" >&2; exit 2 ;;
 esac

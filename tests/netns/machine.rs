@@ -2,6 +2,7 @@
 //! programs read them.
 
 mod guide;
+mod lan;
 mod programs;
 mod snmp;
 mod snmp_service;

@@ -24,6 +24,10 @@ pub enum Form {
     Mask,
     /// An address or a domain name.
     Remote,
+    /// A domain name.
+    Domain,
+    /// The address of an Ethernet card.
+    HardwareAddress,
     /// The name of a user.
     User,
     /// The name of a file, without folders.
@@ -75,6 +79,8 @@ impl Form {
             }
             Self::Mask => is_hex(text, 1, 16),
             Self::Remote => text.parse::<IpAddr>().is_ok() || is_domain(text),
+            Self::Domain => is_domain(text),
+            Self::HardwareAddress => is_hardware_address(text),
             Self::User => (1..=100).contains(&length) && only(b"-_.") && !text.starts_with(['-', '.']),
             Self::FileName => (1..=255).contains(&length) && only(b"-_.") && !text.starts_with(['-', '.']),
             Self::Task => (1..=64).contains(&length) && only(b"-_.") && !text.starts_with(['-', '.']),
@@ -108,6 +114,8 @@ impl Form {
             Self::Oid => "the number of an object, such as 1.3.6.1.2.1".to_owned(),
             Self::Mask => "1 to 16 bytes in hexadecimal, such as ffa0".to_owned(),
             Self::Remote => "an IPv4 or IPv6 address, or a domain name".to_owned(),
+            Self::Domain => "a domain name".to_owned(),
+            Self::HardwareAddress => "six bytes in hexadecimal digits, such as 02:00:5e:10:00:01".to_owned(),
             Self::User => "the name of a user: up to 100 letters, digits, or -_.".to_owned(),
             Self::FileName => "the name of a file: up to 255 letters, digits, or -_.".to_owned(),
             Self::Task => "a name of 1 to 64 letters, digits, or -_.".to_owned(),
@@ -126,6 +134,8 @@ impl Form {
             Self::Line(_) => "<text>",
             Self::Community => "<community>",
             Self::Remote => "<address>|<domain>",
+            Self::Domain => "<domain>",
+            Self::HardwareAddress => "<xx:xx:xx:xx:xx:xx>",
             Self::User | Self::FileName | Self::Task | Self::SnmpName(_) => "<name>",
             Self::Passphrase | Self::UsmKey => "<secret>",
             Self::EngineId | Self::Mask => "<hexadecimal>",
@@ -165,6 +175,11 @@ pub(crate) fn words(text: &str) -> Option<Vec<String>> {
     }
     words.extend(word);
     quote.is_none().then_some(words)
+}
+
+fn is_hardware_address(text: &str) -> bool {
+    let is_byte = |part: &str| part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_hexdigit());
+    text.split(':').count() == 6 && text.split(':').all(is_byte)
 }
 
 /// Whether a name can be resolved. Digits and dots alone are a mistyped address.
@@ -214,6 +229,12 @@ mod tests {
                 Form::Remote,
                 &["10.0.0.1", "2001:db8::1", "log.example.org"],
                 &["", "a b", "10.0.0.256", "a\n"],
+            ),
+            (Form::Domain, &["a.example", "b"], &["", "a b", "a/b", "10.0.0.1", "a\n", "a,b"]),
+            (
+                Form::HardwareAddress,
+                &["02:00:5e:10:00:0A"],
+                &["", "02:00:5e:10:00", "02:00:5e:10:00:0g", "2:0:5e:10:0:1"],
             ),
             (Form::User, &["admin", "a.b"], &["", "-a", "a,b", "*", "a b"]),
             (Form::FileName, &["messages", "a.log"], &["", ".", "..", "a/b", "-a", ".a", "a\n"]),

@@ -9,6 +9,7 @@ mod form;
 mod health;
 mod https;
 mod ipsec;
+mod lan;
 mod links;
 mod location;
 mod machine;
@@ -182,6 +183,7 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
         system::NODES,
         system::CIPHER_PINS,
         machine::NODES,
+        lan::NODES,
         links::NODES,
         nat::NODES,
         snmp_v3::NODES,
@@ -208,6 +210,7 @@ pub fn tags() -> impl Iterator<Item = &'static Tag> {
         pki::TAGS,
         ipsec::TAGS,
         machine::TAGS,
+        lan::TAGS,
         links::TAGS,
         nat::TAGS,
         snmp_v3::TAGS,
@@ -224,6 +227,7 @@ pub fn unsupported_nodes() -> impl Iterator<Item = &'static Unsupported> {
         wireguard::UNSUPPORTED,
         openvpn::UNSUPPORTED,
         machine::UNSUPPORTED,
+        lan::UNSUPPORTED,
         links::UNSUPPORTED,
         nat::UNSUPPORTED,
         https::UNSUPPORTED,
@@ -254,6 +258,7 @@ fn places() -> impl Iterator<Item = Place> {
         secgw::INNER,
         system::INNER,
         machine::INNER,
+        lan::INNER,
         links::INNER,
         nat::INNER,
         snmp_v3::INNER,

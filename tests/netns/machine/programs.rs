@@ -44,7 +44,7 @@ pub(super) fn start(command: &mut Command) -> Running {
 }
 
 /// Has a helper apply lines to a part, and returns its answer.
-fn apply(root: &Root, part: &str, lines: &str) -> Value {
+pub(super) fn apply(root: &Root, part: &str, lines: &str) -> Value {
     let rules = Rules { scripts: vec!["/config/scripts".into()], tasks_from: None, group: 0 };
     let owner = Owner::new("/etc/postern/postern.conf".to_owned()).expect("a path");
     let helper = Helper::new(Place::new(root.path().to_owned()), rules, owner.clone());

@@ -3,11 +3,13 @@
 //!
 //! A part of the configuration has one effect: a file, a group of settings. It is handed on as the lines that it is made of.
 
+mod lan;
 mod snmp;
 mod snmp_v3;
 mod syslog;
 mod tasks;
 
+pub use lan::{DhcpHost, DhcpServer, DhcpSubnet, DnsForwarding};
 pub use snmp::{Community, Snmp, TrapTarget};
 pub use snmp_v3::{SecurityLevel, SnmpTree, SnmpUser, SnmpV3, TrapSession, UsmKey, UsmKeys};
 pub use syslog::{Archive, Protocol, Remote, Selector, Syslog};
@@ -36,6 +38,10 @@ pub struct Machine {
     pub syslog: Option<Syslog>,
     /// The agent of SNMP; boxed, as few have it and futures hold copies of all settings.
     pub snmp: Option<Box<Snmp>>,
+    /// Addresses for devices of the site.
+    pub dhcp: Option<Box<DhcpServer>>,
+    /// Questions for names that are passed on.
+    pub dns: Option<Box<DnsForwarding>>,
     /// The lines of each part that is configured.
     lines: BTreeMap<Part, String>,
 }
@@ -64,12 +70,24 @@ pub enum Part {
     Syslog,
     /// `service snmp`
     Snmp,
+    /// `service dhcp-server`
+    DhcpServer,
+    /// `service dns forwarding`
+    DnsForwarding,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Performance, Self::Ip, Self::Ipv6, Self::Tasks, Self::Syslog, Self::Snmp];
+    pub const ALL: [Self; 8] = [
+        Self::Performance,
+        Self::Ip,
+        Self::Ipv6,
+        Self::Tasks,
+        Self::Syslog,
+        Self::Snmp,
+        Self::DhcpServer,
+        Self::DnsForwarding,
+    ];
 
     /// The words that lead to it.
     pub fn words(self) -> &'static [&'static str] {
@@ -80,6 +98,8 @@ impl Part {
             Self::Tasks => &["system", "task-scheduler"],
             Self::Syslog => &["system", "syslog"],
             Self::Snmp => &["service", "snmp"],
+            Self::DhcpServer => &["service", "dhcp-server"],
+            Self::DnsForwarding => &["service", "dns", "forwarding"],
         }
     }
 
@@ -150,6 +170,8 @@ impl Reader {
                 Part::Tasks => machine.tasks = self.tasks(branch),
                 Part::Syslog => machine.syslog = Some(self.syslog(branch)),
                 Part::Snmp => machine.snmp = Some(Box::new(self.snmp(branch))),
+                Part::DhcpServer => machine.dhcp = Some(Box::new(self.dhcp_server(branch))),
+                Part::DnsForwarding => machine.dns = Some(Box::new(self.dns_forwarding(branch))),
             }
         }
         machine

@@ -9,6 +9,7 @@
 //! therefore do no more than its configuration can: log to another machine, let SNMP be asked. What runs as root by the task
 //! scheduler must be in a folder that the administrator has chosen, and be root's.
 
+mod dnsmasq;
 mod forwarding;
 mod performance;
 mod place;
@@ -121,6 +122,7 @@ impl Helper {
             Part::Tasks => tasks::check(&self.place, &self.rules, &machine.tasks),
             Part::Syslog => machine.syslog.iter().flat_map(|it| syslog::check(&self.place, it)).collect(),
             Part::Snmp => snmp::check(&self.place),
+            Part::DhcpServer | Part::DnsForwarding => dnsmasq::check(&self.place, request.part),
         }
     }
 
@@ -143,6 +145,12 @@ impl Helper {
             Part::Tasks => tasks::wanted(place, &self.rules, &machine.tasks, self.owner.as_str()),
             Part::Syslog => syslog::wanted(place, machine.syslog.as_ref()),
             Part::Snmp => snmp::wanted(place, machine.snmp.as_deref(), self.rules.group),
+            Part::DhcpServer => {
+                dnsmasq::wanted(place, request.part, machine.dhcp.as_deref().and_then(dnsmasq::dhcp))
+            }
+            Part::DnsForwarding => {
+                dnsmasq::wanted(place, request.part, machine.dns.as_deref().map(dnsmasq::dns))
+            }
         };
         place.check_owners(&wanted.files, self.owner.as_str())?;
         self.change(request.part, &wanted)?;
@@ -161,7 +169,11 @@ impl Helper {
         let (place, owner) = (&self.place, self.owner.as_str());
         let before = self.files(part);
         // What systemd still runs of what goes is ended while its file is there.
-        let ended = if part == Part::Tasks { tasks::end_others(place, &before, wanted) } else { Ok(()) };
+        let ended = match part {
+            Part::Tasks => tasks::end_others(place, &before, wanted),
+            Part::DhcpServer | Part::DnsForwarding if wanted.files.is_empty() => dnsmasq::end(place, part),
+            _ => Ok(()),
+        };
         match ended.and_then(|()| place.replace(owner, &wanted.files, &wanted.known)) {
             Ok(change) if change.is_empty() => Ok(()),
             Ok(change) => {
@@ -210,6 +222,7 @@ impl Helper {
             Part::Tasks => tasks::tell(&self.place, files),
             Part::Syslog => syslog::tell(&self.place, is_wanted),
             Part::Snmp => snmp::tell(&self.place, is_wanted),
+            Part::DhcpServer | Part::DnsForwarding => dnsmasq::tell(&self.place, part, is_wanted),
             // No program reads them.
             Part::Performance | Part::Ip | Part::Ipv6 => Ok(()),
         }
@@ -232,6 +245,7 @@ impl Helper {
             Part::Tasks => tasks::known(&self.place, owner),
             Part::Syslog => syslog::known(),
             Part::Snmp => snmp::known(),
+            Part::DhcpServer | Part::DnsForwarding => dnsmasq::known(part),
         };
         known.into_iter().filter(|path| self.place.is_owned(path, owner)).collect()
     }
