@@ -1,5 +1,7 @@
 //! A branch joins head office with a token, from nothing to a ping between devices behind both in two commands.
 
+mod failures;
+
 use crate::daemon::{Site, key_pair};
 use crate::support::{PATIENCE, answers, postern, sites_and};
 use lab::{Lab, wait_until};
@@ -84,6 +86,13 @@ impl Offices {
         answers(&self.lab, "lb", DEVICE_A) && answers(&self.lab, "la", DEVICE_B)
     }
 
+    /// Removes what a branch has of head office.
+    fn forget(&self, branch: &Site, namespace: &str) {
+        let delete = ["configure", "-c", "delete interfaces wireguard wg0", "-c", "commit", "-c", "save"];
+        let output = self.run(branch, namespace, &delete);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
     /// The file of a site, which has what was committed.
     fn saved(site: &Site) -> String {
         std::fs::read_to_string(&site.file).expect("it is there")
@@ -156,9 +165,7 @@ fn a_token_joins_one_router_once_and_not_when_it_is_revoked_expired_or_of_anothe
     // The right one, twice: another router with it is refused.
     let right = offices.token(&[]);
     offices.joins(&right);
-    let delete = ["configure", "-c", "delete interfaces wireguard wg0", "-c", "commit"];
-    let output = offices.run(&offices.branch, "b", &delete);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    offices.forget(&offices.branch, "b");
     let said = offices.refused(&right);
     assert!(said.contains("used by another router") && said.contains("enroll retire berlin"), "{said}");
 }

@@ -183,10 +183,15 @@ impl Members {
         self.state().rows.iter().map(|(&subject, row)| (subject, Arc::clone(row))).collect()
     }
 
+    /// The row of `subject`, if it was measured.
+    pub(super) fn known(&self, subject: Subject) -> Option<Arc<Row>> {
+        self.state().rows.get(&subject).map(Arc::clone)
+    }
+
     /// The row of `subject`; `make` measures it if there is none.
     pub(super) fn row(&self, subject: Subject, make: impl FnOnce() -> Row) -> Arc<Row> {
-        if let Some(row) = self.state().rows.get(&subject) {
-            return Arc::clone(row);
+        if let Some(row) = self.known(subject) {
+            return row;
         }
         let row = Arc::new(make());
         let mut state = self.state();

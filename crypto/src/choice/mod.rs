@@ -41,6 +41,7 @@ pub struct Choice {
     members: Arc<Members>,
     absent: Vec<(&'static str, Unavailable)>,
     cache: Option<PathBuf>,
+    measuring: Mutex<()>,
     /// The number of the last event that [`Choice::maintain`] returned.
     reported: Mutex<u64>,
 }
@@ -50,7 +51,13 @@ impl Choice {
     pub fn among(engines: Vec<Arc<dyn Engine>>) -> Self {
         assert!(!engines.is_empty(), "there is always the engine that is built in");
         let members = Arc::new(Members::new(engines));
-        Self { members, absent: Vec::new(), cache: None, reported: Mutex::default() }
+        Self {
+            members,
+            absent: Vec::new(),
+            cache: None,
+            measuring: Mutex::default(),
+            reported: Mutex::default(),
+        }
     }
 
     /// Chooses among all engines of this machine. Measurements are kept in the file `cache`. They are reused if
@@ -105,8 +112,18 @@ impl Choice {
         self.members.set_rules(rules);
     }
 
+    /// Whether there are measurements for `subject`.
+    pub fn knows(&self, subject: Subject) -> bool {
+        self.members.known(subject).is_some()
+    }
+
     /// The measurements for `subject`, taken at first use: about 30 ms per engine.
     pub fn row(&self, subject: Subject) -> Arc<Row> {
+        if let Some(row) = self.members.known(subject) {
+            return row;
+        }
+        // Two measurements at once would disturb each other, and take twice as long.
+        let _one = lock(&self.measuring);
         self.members.row(subject, || {
             let cached = self.cache.as_deref().and_then(|path| cache::read(path, self.engines(), subject));
             let cached = cached.map(|measured| calibrate::recheck(self.engines(), subject, measured));

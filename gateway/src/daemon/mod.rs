@@ -38,7 +38,7 @@ use crate::snmp;
 use crate::tunnel_interface::Removed;
 use crate::wireguard::service::WireGuardService;
 use config::{Path, Settings};
-use crypto::choice::{Choice, Rules as EngineRules};
+use crypto::choice::{Choice, Rules as EngineRules, Subject};
 use crypto::machine::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -180,7 +180,8 @@ impl Daemon {
     /// Makes everything what `settings` says. What was refused, by its path in the configuration, is what it was before; and so
     /// is everything else, if that is the policy, unless what was refused is tried again by itself.
     pub async fn apply(&mut self, mut settings: Settings, policy: Policy) -> Refused {
-        let needs = requirements(&settings).needs;
+        let Requirements { needs, ciphers, .. } = requirements(&settings);
+        self.measure(ciphers);
         // First: it may be stopped meanwhile.
         let open_at_exit = std::mem::replace(&mut self.open_at_exit, settings.open_at_exit);
         let protected = wanted(&settings);
@@ -209,6 +210,16 @@ impl Daemon {
         }
         self.shown.set_needs(needs);
         refused
+    }
+
+    /// Has the engines measured for ciphers that the configuration is the first to need. The first key would wait for it
+    /// otherwise, in a thread of low priority. What a commit waits for is not this.
+    fn measure(&self, ciphers: Vec<Subject>) {
+        let engines = Arc::clone(&self.context.engines);
+        let new: Vec<Subject> = ciphers.into_iter().filter(|cipher| !engines.knows(*cipher)).collect();
+        if !new.is_empty() {
+            tokio::task::spawn_blocking(move || new.into_iter().for_each(|cipher| drop(engines.row(cipher))));
+        }
     }
 
     /// What would be refused of `settings`, as far as that is known before anything is changed.
