@@ -127,8 +127,9 @@ fn edits(interface: &str, granted: &Granted, server: SocketAddr) -> Option<Vec<Z
     let key: [u8; 32] = Base64::decode_vec(&granted.public_key).ok()?.try_into().ok()?;
     let endpoints: Option<Vec<SocketAddr>> = granted.endpoints.iter().map(|it| it.parse().ok()).collect();
     let endpoints = endpoints?;
-    // The address that has answered is reachable from here.
-    let endpoint = endpoints.iter().find(|it| it.ip() == server.ip()).or(endpoints.first())?;
+    // The address that has answered is reachable from here. The others follow in the order of head office.
+    let endpoint = *endpoints.iter().find(|it| it.ip() == server.ip()).or(endpoints.first())?;
+    let backups = endpoints.iter().filter(|it| **it != endpoint);
     let mut edits = vec![format!("set {path} address {address}")];
     if granted.mtu != MTU {
         edits.push(format!("set {path} mtu {}", granted.mtu));
@@ -136,6 +137,12 @@ fn edits(interface: &str, granted: &Granted, server: SocketAddr) -> Option<Vec<Z
     edits.push(format!("set {path} peer {PEER} public-key {}", PublicKey(key)));
     edits.push(format!("set {path} peer {PEER} address {}", endpoint.ip()));
     edits.push(format!("set {path} peer {PEER} port {}", endpoint.port()));
+    for backup in backups {
+        // One port serves all of them, unless head office says otherwise.
+        let is_same = backup.port() == endpoint.port();
+        let text = if is_same { backup.ip().to_string() } else { backup.to_string() };
+        edits.push(format!("set {path} peer {PEER} backup-address {text}"));
+    }
     edits.push(format!("set {path} peer {PEER} persistent-keepalive {KEEPALIVE}"));
     for network in &granted.networks {
         let network: IpNet = network.parse().ok()?;
@@ -201,7 +208,10 @@ mod tests {
         let text = lines("[2001:db8::1]:9588");
         assert!(text.contains("peer head-office address 2001:db8::1\n"), "{text}");
         assert!(text.contains("wg0 mtu 1400\n") && text.contains("allowed-ips 10.1.0.0/24"), "{text}");
-        assert!(lines("192.0.2.9:9588").contains("peer head-office address 198.51.100.1\n"));
+        assert!(text.contains("peer head-office backup-address 198.51.100.1\n"), "{text}");
+        let other = lines("192.0.2.9:9588");
+        assert!(other.contains("peer head-office address 198.51.100.1\n"), "{other}");
+        assert!(other.contains("peer head-office backup-address 2001:db8::1\n"), "{other}");
     }
 
     #[test]

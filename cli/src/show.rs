@@ -140,6 +140,7 @@ fn peer(peer: &Peer) -> String {
         lines.push("    preshared key: (hidden)".to_owned());
     }
     lines.extend(peer.endpoint.as_ref().map(|endpoint| format!("    endpoint: {endpoint}")));
+    lines.extend(peer.endpoint_reason.as_ref().map(|why| format!("    endpoint is: {why}")));
     lines.push(format!("    allowed ips: {}", peer.allowed_ips.join(", ")));
     lines.push(format!("    status: {}", if peer.active { "active" } else { "inactive" }));
     lines.extend(peer.latest_handshake.map(|at| format!("    latest handshake: {}", ago(at))));
@@ -220,6 +221,8 @@ mod tests {
             public_key: "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=".to_owned(),
             has_preshared_key: true,
             endpoint: Some("192.0.2.1:51820".to_owned()),
+            addresses: vec!["192.0.2.1:51820".to_owned(), "192.0.2.2:51820".to_owned()],
+            endpoint_reason: Some("the first of its addresses".to_owned()),
             allowed_ips: vec!["10.2.0.0/24".to_owned()],
             latest_handshake: Some(0),
             active: false,
@@ -267,6 +270,7 @@ mod tests {
     fn the_summary_names_peers_and_hides_keys() {
         let text = summary(&interface());
         assert!(text.contains("    description: the office\n"));
+        assert!(text.contains("endpoint: 192.0.2.1:51820\n    endpoint is: the first of its addresses\n"));
         assert!(text.contains("peer: berlin\n") && text.contains("preshared key: (hidden)"));
         assert!(text.contains("1.00 MiB received, 512 B sent") && text.contains("status: inactive"));
     }

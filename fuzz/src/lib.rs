@@ -159,6 +159,9 @@ pub fn device(data: &[u8]) {
         peer
     });
     let source: SocketAddr = ([192, 0, 2, 1], 5).into();
+    // One of them has a peer with two addresses.
+    let addresses = vec![source, ([192, 0, 2, 2], 5).into()];
+    hosts[0].set_addresses(now.monotonic, peers[0], addresses, &mut Outbox::new());
     let mut rest = data;
     let mut last: Option<Vec<u8>> = None;
     while let Some((&[command, argument], tail)) = rest.split_first_chunk::<2>() {
@@ -195,7 +198,10 @@ pub fn device(data: &[u8]) {
             }
         }
         for action in out {
-            if let DeviceAction::Send { message, .. } | DeviceAction::Reply { message, .. } = action {
+            if let DeviceAction::Send { message, .. }
+            | DeviceAction::Reply { message, .. }
+            | DeviceAction::Probe { message, .. } = action
+            {
                 last = Some(message);
             }
         }

@@ -1,6 +1,7 @@
 //! A branch joins head office with a token, from nothing to a ping between devices behind both in two commands.
 
 mod failures;
+mod uplinks;
 
 use crate::daemon::{Site, key_pair};
 use crate::support::{PATIENCE, answers, postern, sites_and};
@@ -22,7 +23,13 @@ struct Offices {
 
 impl Offices {
     fn new() -> Option<Self> {
-        let mut lab = sites_and(&["la", "lb"])?;
+        Self::beside(&[], |_| {}, &[])
+    }
+
+    /// The same with other namespaces, in a lab that is prepared before the daemons start, and more addresses of head office.
+    fn beside(others: &[&str], prepare: impl FnOnce(&Lab), addresses: &[&str]) -> Option<Self> {
+        let mut lab = sites_and(&[&["la", "lb"], others].concat())?;
+        prepare(&lab);
         for (site, device, net) in [("a", "la", 1), ("b", "lb", 2)] {
             let [gateway, address] = [1, 9].map(|end| format!("10.{net}.0.{end}/24"));
             lab.connect((site, "lan", &gateway), (device, "lan", &address)).expect("veth exists");
@@ -34,9 +41,11 @@ impl Offices {
         let mut head = Site::new(&lab, "a", &key_pair().0);
         head.write(&["address 10.255.0.1/24".to_owned(), "port 51820".to_owned()]);
         let text = std::fs::read_to_string(&head.file).expect("written");
-        let service = "set service enrollment address 192.168.77.1\nset service enrollment interface wg0\n\
-                       set service enrollment network 10.1.0.0/24\n";
-        std::fs::write(&head.file, text + service).expect("its folder is there");
+        let service = "set service enrollment interface wg0\nset service enrollment network 10.1.0.0/24\n";
+        let reached = [&["192.168.77.1"], addresses].concat();
+        let reached = reached.iter().map(|address| format!("set service enrollment address {address}\n"));
+        std::fs::write(&head.file, text + service + &reached.collect::<String>())
+            .expect("its folder is there");
         let mut branch = Site::new(&lab, "b", "");
         std::fs::write(&branch.file, "set system allow-empty\n").expect("its folder is there");
         head.start(&mut lab);

@@ -207,10 +207,16 @@ impl OutboundSa {
             || self.volume.as_ref().is_some_and(Volume::is_worn)
     }
 
+    /// Whether its age alone is a reason to request a new key.
+    #[inline]
+    pub fn is_old(&self, now: Time) -> bool {
+        self.lifetime.renew.is_some_and(|renew| now >= renew)
+    }
+
     /// Whether to request a new key; returns true only once.
     #[inline]
     pub fn wants_renewal(&self, now: Time) -> bool {
-        let due = self.lifetime.renew.is_some_and(|renew| now >= renew)
+        let due = self.is_old(now)
             || self.next.load(Ordering::Relaxed) > self.lifetime.renew_sequence
             || self.volume.as_ref().is_some_and(Volume::is_old);
         due && !self.renewal_asked.swap(true, Ordering::Relaxed)

@@ -43,7 +43,7 @@ pub use wireguard::OFFLOADS;
 
 pub(crate) use form::words;
 pub(crate) use spelling::{NEAR, meant};
-pub(crate) use value::{ALL_PROTOCOLS, bytes_of, hundredths, key_of, protocol, protocol_name};
+pub(crate) use value::{ALL_PROTOCOLS, bytes_of, endpoint_of, hundredths, key_of, protocol, protocol_name};
 
 /// A node that may be set.
 #[derive(Debug)]

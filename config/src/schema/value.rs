@@ -6,7 +6,7 @@ use super::matching::Matching;
 use crate::settings::Processors;
 use ipnet::IpNet;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use zeroize::Zeroizing;
 
 /// The content of a node.
@@ -37,6 +37,8 @@ pub enum Type {
     Prefix,
     /// An address.
     Address,
+    /// An address, with or without a port: 192.0.2.1, 192.0.2.1:51820 or [2001:db8::1]:51820.
+    Endpoint,
     /// An address or a prefix.
     Network,
     /// An address, or `any`.
@@ -114,6 +116,7 @@ impl Type {
             Self::Host => text.parse::<IpNet>().is_ok(),
             Self::Prefix => text.parse::<IpNet>().is_ok_and(|prefix| prefix.trunc() == prefix),
             Self::Address => text.parse::<IpAddr>().is_ok(),
+            Self::Endpoint => endpoint_of(text).is_some(),
             Self::Network => text.parse::<IpAddr>().is_ok() || Self::Prefix.check(text).is_ok(),
             Self::AddressOrAny => text == "any" || text.parse::<IpAddr>().is_ok(),
             Self::PeerAddress => text.parse::<IpAddr>().is_ok() || is_domain(text),
@@ -160,6 +163,10 @@ impl Type {
             Self::Host => "an address with its prefix length, such as 10.1.0.1/30".to_owned(),
             Self::Prefix => "a prefix, such as 10.1.0.0/24".to_owned(),
             Self::Address => "an IPv4 or IPv6 address".to_owned(),
+            Self::Endpoint => {
+                "an IPv4 or IPv6 address, or one with a port, such as 192.0.2.1:51820 or [2001:db8::1]:51820"
+                    .to_owned()
+            }
             Self::Network => "an address, or a prefix such as 10.1.0.0/24".to_owned(),
             Self::AddressOrAny => "an IPv4 or IPv6 address, or any".to_owned(),
             Self::PeerAddress => "an IPv4 or IPv6 address, a domain name, or any".to_owned(),
@@ -193,7 +200,7 @@ impl Type {
                 Some(format!("write {high} or less"))
             }
             Self::Number(..) => Some("write its digits alone".to_owned()),
-            Self::Address | Self::AddressOrAny if is_domain(text) => {
+            Self::Address | Self::AddressOrAny | Self::Endpoint if is_domain(text) => {
                 Some(format!("names are not resolved here: write the address; getent ahosts {text} shows it"))
             }
             Self::Address | Self::AddressOrAny => {
@@ -261,6 +268,7 @@ impl fmt::Display for Type {
             Self::Host => f.write_str("<address/length>"),
             Self::Prefix => f.write_str("<prefix/length>"),
             Self::Address => f.write_str("<address>"),
+            Self::Endpoint => f.write_str("<address>|<address:port>"),
             Self::Network => f.write_str("<address>|<prefix/length>"),
             Self::AddressOrAny => f.write_str("<address>|any"),
             Self::PeerAddress => f.write_str("<address>|<domain>|any"),
@@ -359,6 +367,15 @@ pub(crate) fn protocol_name(number: u8) -> Option<&'static str> {
     PROTOCOLS.iter().find(|(_, known)| *known == number).map(|(name, _)| *name)
 }
 
+/// An address, and its port if there is one; 0 is no port.
+pub(crate) fn endpoint_of(text: &str) -> Option<(IpAddr, Option<u16>)> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some((address, None));
+    }
+    let whole = text.parse::<SocketAddr>().ok().filter(|whole| whole.port() != 0)?;
+    Some((whole.ip(), Some(whole.port())))
+}
+
 /// The bytes of a key in base64.
 pub(crate) fn key_of(text: &str) -> Option<Zeroizing<[u8; 32]>> {
     let mut bytes = Zeroizing::new([0; 32]);
@@ -390,6 +407,9 @@ mod tests {
             (Type::Prefix, "10.1.0.0/24", "10.1.0.1/24", "write 10.1.0.0/24"),
             (Type::Prefix, "::/0", "10.1.0.0", "10.1.0.0/24"),
             (Type::Address, "2001:db8::1", "berlin", "address"),
+            (Type::Endpoint, "2001:db8::1", "berlin", "192.0.2.1:51820"),
+            (Type::Endpoint, "[2001:db8::1]:51820", "[2001:db8::1]:0", "[2001:db8::1]:51820"),
+            (Type::Endpoint, "192.0.2.1:9", "192.0.2.1:65536", "with a port"),
             (Type::AddressOrAny, "any", "berlin", "or any"),
             (Type::PeerAddress, "vpn.example.org", "192.0.2.256", "domain name"),
             (Type::PeerAddress, "any", "a b", "domain name"),

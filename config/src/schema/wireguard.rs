@@ -65,6 +65,11 @@ pub(super) static NODES: &[Node] = &[
         Type::Prefix,
         "Prefix routed to the peer, and accepted as its source addresses",
     ),
+    values(
+        "interfaces wireguard <interface> peer <peer> backup-address",
+        Type::Endpoint,
+        "Further address, called when those before it do not answer",
+    ),
     value("interfaces wireguard <interface> peer <peer> description", Type::Text(255), "Description"),
     flag("interfaces wireguard <interface> peer <peer> disable", "Disable the peer"),
     value(

@@ -1,7 +1,7 @@
 //! `interfaces wireguard`, typed and checked.
 
 use super::{Processors, Reader, Settings, Threads, parsed, set, set_or_default};
-use crate::schema::{FITTING, key_of};
+use crate::schema::{FITTING, endpoint_of, key_of};
 use crate::tree::Tree;
 use crypto::{PrivateKey, PublicKey, Secret};
 use ipnet::IpNet;
@@ -66,6 +66,8 @@ pub struct Peer {
     pub allowed_ips: Vec<IpNet>,
     /// Its address and port, if they are configured.
     pub endpoint: Option<SocketAddr>,
+    /// Where it is called when it does not answer there, in this order.
+    pub backups: Vec<SocketAddr>,
     /// Seconds between keepalives; 0 for none.
     pub persistent_keepalive: u16,
 }
@@ -135,6 +137,7 @@ impl Reader {
                 None
             }
         };
+        let backups = self.backups(&path, tree, endpoint);
         let allowed_ips: Vec<IpNet> = parsed(tree.values("allowed-ips"));
         if allowed_ips.is_empty() {
             let fix = format!("set {path} allowed-ips PREFIX, the network behind the peer");
@@ -151,11 +154,37 @@ impl Reader {
             preshared_key: tree.value("preshared-key").and_then(secret).unwrap_or_else(Secret::zero),
             allowed_ips,
             endpoint,
+            backups,
             persistent_keepalive: tree
                 .value("persistent-keepalive")
                 .and_then(|n| n.parse().ok())
                 .unwrap_or(0),
         })
+    }
+
+    /// The further addresses of a peer, which have its port unless they have one of their own.
+    fn backups(&mut self, path: &str, tree: &Tree, first: Option<SocketAddr>) -> Vec<SocketAddr> {
+        let words = tree.values("backup-address");
+        let Some(first) = first else {
+            if !words.is_empty() {
+                let reason = format!("{path}: backup-address is set without address");
+                let fix = format!("set {path} address {0}, and delete {path} backup-address {0}", words[0]);
+                self.error(tree.location_of("backup-address"), reason, fix);
+            }
+            return Vec::new();
+        };
+        let mut backups = Vec::new();
+        for word in words {
+            let Some((address, port)) = endpoint_of(word) else { continue };
+            let backup = SocketAddr::new(address, port.unwrap_or(first.port()));
+            if backup == first || backups.contains(&backup) {
+                let reason = format!("{path}: backup-address {word} is {backup}, which the peer has already");
+                let fix = format!("delete {path} backup-address {word}");
+                self.error(tree.location_of("backup-address"), reason, fix);
+            }
+            backups.push(backup);
+        }
+        backups
     }
 
     /// No key twice, and none our own; no prefix twice.
@@ -269,6 +298,22 @@ mod tests {
         let both = "set interfaces wireguard wg0 ip adjust-mss clamp-mss-to-pmtu\n\
                     set interfaces wireguard wg0 ipv6 adjust-mss 65535";
         assert_eq!(of(both), [Some(Mss::Fitting), Some(Mss::Bytes(65_535))]);
+    }
+
+    #[test]
+    fn backup_addresses_keep_their_order_and_have_the_port_of_the_peer_unless_they_have_their_own() {
+        let peer = "set interfaces wireguard wg0 peer b";
+        let set = |words: &[&str]| words.iter().map(|words| format!("{peer} {words}\n")).collect::<String>();
+        let first = ["address 192.0.2.9", "port 5"];
+        let backups =
+            ["backup-address 192.0.2.3", "backup-address 192.0.2.2:6", "backup-address 2001:db8::1"];
+        let (settings, _) = check(&set(&[&first[..], &backups].concat())).expect("right");
+        let read: Vec<String> =
+            settings.wireguard["wg0"].peers["b"].backups.iter().map(SocketAddr::to_string).collect();
+        assert_eq!(read, ["192.0.2.3:5", "192.0.2.2:6", "[2001:db8::1]:5"]);
+        assert!(reason(&set(&backups[..1])).contains("backup-address is set without address"));
+        let twice = reason(&set(&[first[0], first[1], "backup-address 192.0.2.9:5"]));
+        assert!(twice.contains("is 192.0.2.9:5, which the peer has already"), "{twice}");
     }
 
     #[test]

@@ -20,6 +20,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use ipnet::IpNet;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,6 +109,8 @@ async fn show_interface(interface: &Interface, labels: &Labels) -> model::Interf
         public_key: peer.public.to_string(),
         has_preshared_key: !peer.preshared.is_zero(),
         endpoint: peer.endpoint.map(|endpoint| endpoint.to_string()),
+        addresses: peer.addresses.iter().map(SocketAddr::to_string).collect(),
+        endpoint_reason: explain::endpoint_reason(peer),
         allowed_ips: peer.allowed_ips.iter().map(IpNet::to_string).collect(),
         latest_handshake: peer.last_handshake.map(|at| at.as_secs()),
         active: peer.last_handshake.is_some_and(|at| wall.saturating_sub(at) < ACTIVE),

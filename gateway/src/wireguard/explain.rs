@@ -10,6 +10,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+use tunnel::wireguard::Reason;
+use tunnel::wireguard::failover::PROBE_INTERVAL;
 
 /// 2024-01-01: a clock that says less has not been set.
 const UNSET_CLOCK: Duration = Duration::from_secs(1_704_067_200);
@@ -71,6 +73,24 @@ impl<Ask: FnMut(IpAddr) -> bool> KnownRoutes<Ask> {
     fn has_route(&self, to: IpAddr) -> bool {
         *self.known.borrow_mut().entry(to).or_insert_with(|| (self.ask_kernel.borrow_mut())(to))
     }
+}
+
+/// Why a peer with several addresses is called at its endpoint.
+pub(super) fn endpoint_reason(peer: &PeerSnapshot) -> Option<String> {
+    let [first, _, ..] = &peer.addresses[..] else { return None };
+    let at = peer.endpoint.and_then(|it| peer.addresses.iter().position(|address| *address == it.remote));
+    let probed = format!("{first} is tried every {} s", PROBE_INTERVAL.as_secs());
+    Some(match (peer.reason?, at) {
+        (Reason::First, _) => "the first of its addresses".to_owned(),
+        (Reason::Fallback, at) => {
+            let before: Vec<String> =
+                peer.addresses[..at.unwrap_or(1)].iter().map(SocketAddr::to_string).collect();
+            let have = if before.len() == 1 { "has" } else { "have" };
+            format!("a backup address, as {} {have} not answered; {probed}", before.join(", "))
+        }
+        (Reason::Followed, Some(_)) => format!("a backup address, from which it has sent itself; {probed}"),
+        (Reason::Followed, None) => format!("none of its addresses: it has sent from there itself; {probed}"),
+    })
 }
 
 /// A peer, and what there is to know for its explanation.
@@ -215,7 +235,13 @@ impl Subject<'_> {
             return vec![finding(what, fix)];
         }
         let ours = self.snapshot.public.map(|key| key.to_string()).unwrap_or_default();
-        let what = format!("{remote} has not answered {handshakes}");
+        let what = match &self.peer.addresses[..] {
+            all @ [_, _, ..] => {
+                let all: Vec<String> = all.iter().map(SocketAddr::to_string).collect();
+                format!("none of {} has answered: {handshakes}, now at {remote}", all.join(", "))
+            }
+            _ => format!("{remote} has not answered {handshakes}"),
+        };
         let fix = [
             format!("see that a WireGuard listens there, and that UDP port {} is let through", remote.port()),
             format!("it must have a peer with our public key, {ours}"),
@@ -246,6 +272,11 @@ impl Subject<'_> {
 
     fn whatever_the_state(&self) -> Vec<Finding> {
         let (mut findings, trouble) = (Vec::new(), &self.peer.trouble);
+        if self.peer.reason.is_some_and(|reason| reason != Reason::First)
+            && let (Some(why), Some(remote)) = (endpoint_reason(self.peer), self.remote())
+        {
+            findings.push(finding(format!("{remote} is used: {why}"), []));
+        }
         if trouble.stale > 0 {
             let what = format!(
                 "{} of its handshakes were refused: their time is not after that of an earlier one",
@@ -327,6 +358,8 @@ mod tests {
             public: PublicKey([2; 32]),
             preshared: Secret::zero(),
             endpoint: Some(Endpoint::new(REMOTE.parse().expect("literal"))),
+            addresses: vec![REMOTE.parse().expect("literal")],
+            reason: Some(Reason::First),
             last_handshake: None,
             handshakes: 0,
             sent_bytes: 0,
@@ -405,6 +438,38 @@ mod tests {
             explained(&snapshot, &peer, true)
                 .1
                 .contains("set interfaces wireguard wg0 peer b public-key KEY")
+        );
+    }
+
+    #[test]
+    fn the_address_in_use_is_named_with_the_reason() {
+        let (mut peer, snapshot) = (peer(), snapshot());
+        assert_eq!(endpoint_reason(&peer), None, "with one address there is nothing to say");
+        let backup: SocketAddr = "198.51.100.2:51820".parse().expect("literal");
+        peer.addresses.push(backup);
+        assert_eq!(endpoint_reason(&peer).as_deref(), Some("the first of its addresses"));
+        let mut said = |reason, endpoint| {
+            (peer.reason, peer.endpoint, peer.has_key) = (Some(reason), Some(Endpoint::new(endpoint)), true);
+            let (state, text) = explained(&snapshot, &peer, true);
+            assert_eq!(state, PeerState::Up, "{text}");
+            text
+        };
+        let text = said(Reason::Fallback, backup);
+        assert!(
+            text.contains(
+                "198.51.100.2:51820 is used: a backup address, as 192.0.2.2:51820 has not answered; \
+                 192.0.2.2:51820 is tried every 30 s"
+            ),
+            "{text}"
+        );
+        assert!(said(Reason::Followed, backup).contains("from which it has sent itself"));
+        let elsewhere = "203.0.113.7:9".parse().expect("literal");
+        assert!(said(Reason::Followed, elsewhere).contains("203.0.113.7:9 is used: none of its addresses"));
+        (peer.trouble.unanswered, peer.has_key) = (7, false);
+        let text = explained(&snapshot, &peer, true).1;
+        assert!(
+            text.contains("none of 192.0.2.2:51820, 198.51.100.2:51820 has answered: 7 handshakes"),
+            "{text}"
         );
     }
 

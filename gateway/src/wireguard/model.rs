@@ -48,6 +48,12 @@ pub struct Peer {
     pub has_preshared_key: bool,
     /// Its endpoint.
     pub endpoint: Option<String>,
+    /// Its configured addresses, the preferred one first.
+    #[serde(default)]
+    pub addresses: Vec<String>,
+    /// Why it is called at its endpoint; none unless it has several addresses.
+    #[serde(default)]
+    pub endpoint_reason: Option<String>,
     /// Its allowed prefixes.
     pub allowed_ips: Vec<String>,
     /// Seconds since 1970 of the last handshake.

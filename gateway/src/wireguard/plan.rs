@@ -8,6 +8,7 @@ use config::settings::{Peer, WireGuard};
 use crypto::PublicKey;
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 /// The mark, and the routing table, of a tunnel for all traffic that was given no mark.
 const FULL_TUNNEL_MARK: u32 = 51_820;
@@ -105,6 +106,12 @@ fn peer_update(key: PublicKey, before: Option<&Peer>, after: &Peer) -> Option<Pe
     if before.is_none_or(|before| before.endpoint != after.endpoint) {
         update.endpoint = after.endpoint;
     }
+    let addresses = |peer: &Peer| -> Vec<SocketAddr> {
+        peer.endpoint.into_iter().chain(peer.backups.iter().copied()).collect()
+    };
+    if before.is_none_or(|before| addresses(before) != addresses(after)) {
+        update.addresses = Some(addresses(after));
+    }
     if before.is_none_or(|before| before.persistent_keepalive != after.persistent_keepalive) {
         update.persistent_keepalive = Some(after.persistent_keepalive);
     }
@@ -160,6 +167,16 @@ mod tests {
         assert!(back.endpoint.is_none() && back.allowed_ips.len() == 2);
         let moved = settings(&["peer b address 192.0.2.2", "peer b port 5"]);
         assert_eq!(update(Some(&before), &moved).peers.len(), 1);
+    }
+
+    #[test]
+    fn a_backup_address_that_comes_does_not_move_the_peer() {
+        let first = ["peer b address 192.0.2.1", "peer b port 5"];
+        let backup = ["peer b backup-address 192.0.2.2", "peer b backup-address 192.0.2.3:6"];
+        let change = update(Some(&settings(&first)), &settings(&[first, backup].concat()));
+        let [peer] = &change.peers[..] else { panic!("{change:?}") };
+        let all = ["192.0.2.1:5", "192.0.2.2:5", "192.0.2.3:6"].map(|text| text.parse().expect("literal"));
+        assert_eq!((peer.endpoint, peer.addresses.as_deref()), (None, Some(&all[..])));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
-use tunnel::wireguard::Trouble;
+use tunnel::wireguard::{Reason, Trouble};
 
 /// A change of an interface; everything else stays, sessions included.
 #[derive(Default, Debug, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub struct PeerUpdate {
     pub preshared: Option<Secret>,
     /// Where it is.
     pub endpoint: Option<SocketAddr>,
+    /// Where it may be called, the preferred address first. Without them, a new endpoint is the only one.
+    pub addresses: Option<Vec<SocketAddr>>,
     /// Seconds between keepalives; 0 for none.
     pub persistent_keepalive: Option<u16>,
     /// Prefixes that are not in `allowed_ips` are taken away.
@@ -68,6 +70,7 @@ impl PeerUpdate {
             update_only: false,
             preshared: None,
             endpoint: None,
+            addresses: None,
             persistent_keepalive: None,
             replace_allowed_ips: false,
             allowed_ips: Vec::new(),
@@ -139,6 +142,10 @@ pub struct PeerSnapshot {
     pub preshared: Secret,
     /// Where it is.
     pub endpoint: Option<Endpoint>,
+    /// Where it may be called, the preferred address first.
+    pub addresses: Vec<SocketAddr>,
+    /// Why it is called at its endpoint, if it has one.
+    pub reason: Option<Reason>,
     /// Time since 1970 of the last finished handshake.
     pub last_handshake: Option<Duration>,
     /// Finished handshakes.

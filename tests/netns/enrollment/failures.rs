@@ -127,14 +127,14 @@ impl Outside<'_> {
 }
 
 /// Probes from the device behind the branch, which the device behind head office returns.
-struct Probes {
+pub(super) struct Probes {
     socket: UdpSocket,
     next: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
 }
 
 impl Probes {
-    fn start(lab: &Lab) -> Self {
+    pub(super) fn start(lab: &Lab) -> Self {
         let device = |namespace, address: &str| {
             let socket = lab.enter(namespace, || UdpSocket::bind((address, 7000))).expect("entered");
             let socket = socket.expect("the device has the address");
@@ -165,7 +165,7 @@ impl Probes {
     }
 
     /// Waits until a probe that is sent from now on returns.
-    fn returned(&self, within: Duration) -> Option<Duration> {
+    pub(super) fn returned(&self, within: Duration) -> Option<Duration> {
         let (begun, first) = (Instant::now(), self.next.load(Ordering::SeqCst));
         let mut number = [0; 8];
         while begun.elapsed() < within {
@@ -177,6 +177,27 @@ impl Probes {
             }
         }
         None
+    }
+}
+
+impl Probes {
+    /// How many of the probes that are sent within some time do not return.
+    pub(super) fn lost_for(&self, time: Duration) -> usize {
+        let first = self.next.load(Ordering::SeqCst);
+        let mut returned = std::collections::BTreeSet::new();
+        let mut number = [0; 8];
+        let mut gather = |until: Instant| {
+            while Instant::now() < until {
+                if matches!(self.socket.recv(&mut number), Ok(8)) {
+                    returned.insert(u64::from_be_bytes(number));
+                }
+            }
+        };
+        gather(Instant::now() + time);
+        let end = self.next.load(Ordering::SeqCst);
+        // What is under way still arrives.
+        gather(Instant::now() + Duration::from_secs(2));
+        (first..end).filter(|number| !returned.contains(number)).count()
     }
 }
 
@@ -231,7 +252,7 @@ fn fail(
 }
 
 /// Past the capture of the test harness: a figure is for who reads the log of a run that passed.
-fn say(text: &str) {
+pub(super) fn say(text: &str) {
     let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 

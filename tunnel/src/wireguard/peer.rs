@@ -2,6 +2,7 @@
 
 use super::activity::Activity;
 use super::cookie::CookieJar;
+use super::failover::Failover;
 use super::limits::{
     ERASE_AFTER_TIME, KEEPALIVE_TIMEOUT, REJECT_AFTER_MESSAGES, REJECT_AFTER_TIME, REKEY_AFTER_MESSAGES,
     REKEY_AFTER_TIME, REKEY_ON_RECEIVE_AFTER_TIME, REKEY_TIMEOUT, REKEY_TIMEOUT_JITTER, SILENCE_TIMEOUT,
@@ -145,6 +146,8 @@ pub struct Peer {
     pub(super) erase: Option<Time>,
     /// Whether the endpoint is known.
     pub(super) reachable: bool,
+    /// The addresses that it is configured with.
+    pub(super) failover: Failover,
     jitter: Duration,
 }
 
@@ -159,6 +162,8 @@ pub enum Due {
     Keepalive,
     /// Nothing was sent or received for the configured interval.
     PersistentKeepalive,
+    /// Another address than the first is in use, and the first has not been asked for some time.
+    Probe,
     /// No handshake for so long that the keys must be erased.
     Erase,
 }
@@ -186,6 +191,7 @@ impl Peer {
             retransmit: None,
             erase: None,
             reachable: false,
+            failover: Failover::default(),
             jitter: jitter(random),
         }
     }
@@ -214,6 +220,11 @@ impl Peer {
         self.retransmit = Some(now + REKEY_TIMEOUT + self.jitter);
     }
 
+    /// Whether a handshake is under way, or was a moment ago.
+    pub(super) fn is_busy(&self, now: Time) -> bool {
+        self.retransmit.is_some() || self.awaiting.is_some() || self.initiated_recently(now)
+    }
+
     /// Notes an authentic handshake message: the peer is reachable at its source.
     pub(super) fn learned(&mut self, now: Time) {
         self.reachable = true;
@@ -232,7 +243,7 @@ impl Peer {
     }
 
     /// All running timers and the times at which they fire.
-    fn timers(&self) -> [(Due, Option<Time>); 5] {
+    fn timers(&self) -> [(Due, Option<Time>); 6] {
         let silence = self.activity.waiting_since().map(|since| since + SILENCE_TIMEOUT + self.jitter);
         let keepalive = self.activity.owing_since().map(|since| since + KEEPALIVE_TIMEOUT);
         let persistent =
@@ -242,6 +253,7 @@ impl Peer {
             (Due::Silence, silence),
             (Due::Keepalive, keepalive),
             (Due::PersistentKeepalive, persistent),
+            (Due::Probe, self.failover.probe_at()),
             (Due::Erase, self.erase),
         ]
     }

@@ -2,6 +2,7 @@
 
 use crate::PeerId;
 use crypto::PublicKey;
+use std::net::SocketAddr;
 
 /// An event for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +11,10 @@ pub enum Event {
     Up(PeerId),
     /// A peer does not answer initiations.
     Silent(PeerId),
+    /// A peer does not answer where it was called; this address of it is called next.
+    Fallback(PeerId, SocketAddr),
+    /// A peer answers at its first address again, which is used from now on.
+    Returned(PeerId),
     /// The keys of an idle peer were erased.
     Idle(PeerId),
     /// The public key in an initiation belongs to no peer. The sender knows our public key; that it owns its own was

@@ -1,5 +1,6 @@
 //! The protocol between two devices.
 
+mod failover;
 mod handshakes;
 mod network;
 mod reports;

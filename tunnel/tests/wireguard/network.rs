@@ -36,6 +36,10 @@ pub struct Host {
     pub device: Device,
     pub peer: PeerId,
     pub address: SocketAddr,
+    /// A further address of it.
+    pub second: Option<SocketAddr>,
+    /// Whether it sends from its second address, at which it was heard from last.
+    pub sends_from_second: bool,
     pub endpoint: Option<SocketAddr>,
     pub under_load: bool,
     pub received: Vec<Vec<u8>>,
@@ -62,6 +66,8 @@ impl Host {
             device,
             peer,
             address: address.parse().expect("literal"),
+            second: None,
+            sends_from_second: false,
             endpoint: None,
             under_load: false,
             received: Vec::new(),
@@ -82,6 +88,11 @@ impl Host {
         self.device.set_reachable(now, self.peer);
     }
 
+    /// The address that it sends from.
+    fn local(&self) -> SocketAddr {
+        self.second.filter(|_| self.sends_from_second).unwrap_or(self.address)
+    }
+
     fn seal(&mut self, now: Now, packet: &[u8]) -> Option<Vec<u8>> {
         let sa = self.sending.clone()?;
         let sequence = sa.assign(1, now.monotonic).ok()?.start;
@@ -96,6 +107,12 @@ impl Host {
             .seal(&mut [Job { nonce, aad: &[], text: &mut text, tag: &mut tag, authentic: false }])
             .expect("works");
         Some([header.as_bytes(), &text, &tag].concat())
+    }
+
+    /// An authentic datagram is answered the way that it came.
+    fn follow(&mut self, datagram: &Datagram) {
+        self.endpoint = Some(datagram.from);
+        self.sends_from_second = self.second == Some(datagram.to);
     }
 
     /// Handles one datagram; returns whether its source is to be followed.
@@ -170,6 +187,9 @@ pub struct Datagram {
 pub struct Network {
     pub hosts: [Host; 2],
     pub weather: Weather,
+    /// Addresses from which nothing arrives, and to which nothing does.
+    pub silent: Vec<SocketAddr>,
+    pub deaf: Vec<SocketAddr>,
     pub log: Vec<(Time, Datagram)>,
     now: Time,
     in_flight: BTreeMap<(Time, u64), Datagram>,
@@ -205,6 +225,8 @@ impl Network {
         Self {
             hosts,
             weather: Weather { delay: Duration::from_millis(1), ..Weather::default() },
+            silent: Vec::new(),
+            deaf: Vec::new(),
             log: Vec::new(),
             now: at(100).monotonic,
             in_flight: BTreeMap::new(),
@@ -258,6 +280,14 @@ impl Network {
         self.carry_out(host, None, out);
     }
 
+    /// Has `host` initiate a handshake, as for a key that has become old.
+    pub fn renew(&mut self, host: usize) {
+        let (now, mut out) = (self.now(), Outbox::new());
+        let this = &mut self.hosts[host];
+        this.device.handle_renewal(now, this.peer, &mut out);
+        self.carry_out(host, None, out);
+    }
+
     /// Lets `duration` pass: datagrams arrive, timers run out.
     pub fn run(&mut self, duration: Duration) {
         let end = self.now + duration;
@@ -282,7 +312,8 @@ impl Network {
     /// A datagram reaches the host at its destination, if there is one.
     pub fn arrive(&mut self, datagram: Datagram) {
         let now = self.now();
-        let Some(host) = self.hosts.iter().position(|host| host.address == datagram.to) else { return };
+        let is_at = |host: &Host| host.address == datagram.to || host.second == Some(datagram.to);
+        let Some(host) = self.hosts.iter().position(is_at) else { return };
         let this = &mut self.hosts[host];
         let mut out = Outbox::new();
         let outcome = match Message::parse(&datagram.bytes) {
@@ -293,23 +324,25 @@ impl Network {
                 .map(|_| false),
         };
         match outcome {
-            Ok(true) => this.endpoint = Some(datagram.from),
+            Ok(true) => this.follow(&datagram),
             Ok(false) => {}
             Err(reason) => *this.drops.entry(reason).or_default() += 1,
         }
-        self.carry_out(host, Some(datagram.from), out);
+        self.carry_out(host, Some(&datagram), out);
     }
 
-    fn carry_out(&mut self, host: usize, source: Option<SocketAddr>, out: Outbox) {
+    fn carry_out(&mut self, host: usize, received: Option<&Datagram>, out: Outbox) {
         for action in out {
             let this = &mut self.hosts[host];
             match action {
                 DeviceAction::Send { message, .. } => self.transmit(host, message),
                 DeviceAction::Reply { message, .. } => {
-                    let to = source.expect("only a datagram is replied to");
-                    self.transmit_to(host, to, message);
+                    let received = received.expect("only a datagram is replied to");
+                    self.transmit_between(host, received.to, received.from, message);
                 }
-                DeviceAction::Learn { .. } => this.endpoint = source,
+                DeviceAction::Probe { remote, message, .. } => self.transmit_to(host, remote, message),
+                DeviceAction::Redirect { remote, .. } => this.endpoint = Some(remote),
+                DeviceAction::Learn { .. } => this.follow(received.expect("it was received")),
                 DeviceAction::Install { sa, next, .. } => {
                     if let Some(next) = next {
                         this.next = Some((sa.index, next));
@@ -355,9 +388,16 @@ impl Network {
     }
 
     fn transmit_to(&mut self, host: usize, to: SocketAddr, bytes: Vec<u8>) {
-        let mut datagram = Datagram { from: self.hosts[host].address, to, bytes };
+        self.transmit_between(host, self.hosts[host].local(), to, bytes);
+    }
+
+    fn transmit_between(&mut self, host: usize, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
+        // A test moves a host by giving it another address.
+        let from = if self.hosts[host].second == Some(from) { from } else { self.hosts[host].address };
+        let mut datagram = Datagram { from, to, bytes };
         self.log.push((self.now, datagram.clone()));
-        if self.chance(self.weather.lost) {
+        let is_lost = self.silent.contains(&from) || self.deaf.contains(&to);
+        if self.chance(self.weather.lost) || is_lost {
             return;
         }
         if self.chance(self.weather.duplicated) {

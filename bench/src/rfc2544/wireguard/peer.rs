@@ -202,10 +202,12 @@ impl WireGuardPeer {
                 DeviceAction::Flush { confirm: true, .. } | DeviceAction::Keepalive { .. } => {
                     self.send_keepalive(now);
                 }
-                // The tester holds no packets back, and the other end does not move.
+                // The tester holds no packets back, and the other end has one address and does not move.
                 DeviceAction::Flush { .. }
                 | DeviceAction::Purge { .. }
                 | DeviceAction::ForgetSource { .. }
+                | DeviceAction::Probe { .. }
+                | DeviceAction::Redirect { .. }
                 | DeviceAction::Report(_) => {}
             }
         }

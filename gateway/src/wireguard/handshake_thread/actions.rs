@@ -28,6 +28,18 @@ impl<T: Transmit> HandshakeThread<T> {
                     let refusal = self.send_message(peer.endpoint.load(), &message);
                     self.note_refusal(Some(id), refusal);
                 }
+                DeviceAction::Probe { peer: id, remote, message } => {
+                    if let Some(peer) = self.peer(id) {
+                        peer.sent.count(1, message.len() as u64);
+                        // Only the address in use has a refusal that explains why the peer is down.
+                        let _ = self.send_message(Some(Endpoint::new(remote)), &message);
+                    }
+                }
+                DeviceAction::Redirect { peer: id, remote } => {
+                    if let Some(peer) = self.peer(id) {
+                        peer.endpoint.store(Some(Endpoint::new(remote)));
+                    }
+                }
                 DeviceAction::Learn { peer: id } => {
                     if let (Some(peer), Some(source)) = (self.peer(id), source) {
                         peer.endpoint.store(Some(source));

@@ -137,6 +137,9 @@ impl<T: Transmit> HandshakeThread<T> {
             self.peers[&id].peer.endpoint.store(Some(Endpoint::new(remote)));
             self.device.set_reachable(self.shared.clock.monotonic(), id);
         }
+        if let Some(addresses) = update.addresses.or_else(|| update.endpoint.map(|remote| vec![remote])) {
+            self.device.set_addresses(self.shared.clock.monotonic(), id, addresses, &mut out);
+        }
         self.update_allowed_ips(id, update.replace_allowed_ips, &update.allowed_ips);
         if let Some(seconds) = update.persistent_keepalive {
             let every = (seconds != 0).then(|| Duration::from_secs(seconds.into()));

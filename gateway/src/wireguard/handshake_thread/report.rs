@@ -13,6 +13,12 @@ impl<T: Transmit> HandshakeThread<T> {
         let (about, text) = match event {
             Event::Up(id) => (About::Peer, format!("{} is up", self.described(id))),
             Event::Silent(id) => (About::Peer, format!("{} does not answer", self.described(id))),
+            Event::Fallback(id, next) => {
+                (About::Peer, format!("{} does not answer: it is called at {next}", self.described(id)))
+            }
+            Event::Returned(id) => {
+                (About::Peer, format!("{} answers at its first address again", self.described(id)))
+            }
             Event::Idle(id) => (About::Peer, format!("{} is idle: its keys are erased", self.described(id))),
             Event::UnknownPeer(public) => {
                 let Some(source) = source.filter(|it| self.callers.note(Some(public), it.remote, now)) else {

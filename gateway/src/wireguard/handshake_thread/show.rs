@@ -22,10 +22,14 @@ impl<T: Transmit> HandshakeThread<T> {
 
     fn peer_snapshot(&self, id: PeerId, entry: &Entry) -> Option<PeerSnapshot> {
         let status = self.device.status(self.shared.clock.monotonic(), id)?;
+        let endpoint = entry.peer.endpoint.load();
+        let (addresses, reason) = self.device.addresses(id, endpoint.map(|endpoint| endpoint.remote));
         Some(PeerSnapshot {
             public: status.public,
             preshared: status.preshared,
-            endpoint: entry.peer.endpoint.load(),
+            endpoint,
+            addresses,
+            reason,
             last_handshake: status.last_handshake,
             handshakes: status.handshakes,
             sent_bytes: entry.peer.sent.bytes(),

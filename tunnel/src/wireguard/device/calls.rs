@@ -1,8 +1,11 @@
 //! Handshakes initiated by the local side.
 
 use super::{Device, DeviceAction, Outbox, PeerId, new_index, static_static};
+use crate::wireguard::failover::TRIES;
 use crate::wireguard::noise;
+use crate::wireguard::report::Event;
 use crate::{Now, Time};
+use std::net::SocketAddr;
 use zerocopy::IntoBytes;
 
 impl Device {
@@ -45,32 +48,71 @@ impl Device {
     }
 
     pub(super) fn send_initiation(&mut self, now: Now, id: PeerId, out: &mut Outbox) {
-        self.drop_handshake(id);
-        let (Some(identity), Some(peer)) = (&self.identity, self.peers.get_mut(&id)) else { return };
-        if !peer.reachable {
+        self.end_unanswered(now.monotonic, id, out);
+        let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.reachable && self.identity.is_some())
+        else {
             return;
-        }
-        let timestamp = peer.new_timestamp(now.wall);
+        };
+        peer.failover.abandon_probe(now.monotonic);
         peer.attempts += 1;
         peer.initiated = Some(now.monotonic);
         peer.arm_retransmit(now.monotonic, &mut *self.random);
+        let Some(message) = self.create_initiation(now, id) else { return };
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.trouble.unanswered += 1;
+            peer.activity.sent(now.monotonic);
+        }
+        out.push(DeviceAction::Send { peer: id, message });
+    }
+
+    /// Asks for an answer at another address than the endpoint, once. The session in use goes on meanwhile.
+    pub(super) fn send_probe(&mut self, now: Now, id: PeerId, remote: SocketAddr, out: &mut Outbox) {
+        if let Some(message) = self.create_initiation(now, id) {
+            out.push(DeviceAction::Probe { peer: id, remote, message });
+        }
+    }
+
+    /// An initiation whose answer is awaited from now on. None if there can be none.
+    fn create_initiation(&mut self, now: Now, id: PeerId) -> Option<Vec<u8>> {
+        let (Some(identity), Some(peer)) = (&self.identity, self.peers.get_mut(&id)) else { return None };
+        let timestamp = peer.new_timestamp(now.wall);
         // A peer with a low-order public key cannot be reached; it only exists because an operator configured it.
         let Ok(static_static) = static_static(peer, &identity.key).cloned() else {
             peer.trouble.is_low_order = true;
-            return;
+            return None;
         };
         let index = new_index(&mut self.indices, &mut *self.random, id, self.receivers);
         let (key, random) = (&identity.key, &mut *self.random);
-        match noise::create_initiation(key, &peer.public, &static_static, index, timestamp, random) {
-            Ok((mut message, awaiting)) => {
-                peer.cookies.stamp(&mut message, now.monotonic);
-                peer.awaiting = Some(awaiting);
-                peer.trouble.unanswered += 1;
-                peer.activity.sent(now.monotonic);
-                out.push(DeviceAction::Send { peer: id, message: message.as_bytes().to_vec() });
-            }
-            Err(_) => _ = self.indices.remove(&index),
+        let created = noise::create_initiation(key, &peer.public, &static_static, index, timestamp, random);
+        let Ok((mut message, awaiting)) = created else {
+            self.indices.remove(&index);
+            return None;
+        };
+        peer.cookies.stamp(&mut message, now.monotonic);
+        peer.awaiting = Some(awaiting);
+        Some(message.as_bytes().to_vec())
+    }
+
+    /// Gives up a handshake that was not answered, if there is one: after some of them, the peer is called at its next address.
+    pub(super) fn end_unanswered(&mut self, now: Time, id: PeerId, out: &mut Outbox) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let was_called = peer.awaiting.is_some() && !peer.failover.is_probing();
+        let next = was_called.then(|| peer.failover.unanswered(now)).flatten();
+        self.drop_handshake(id);
+        if let Some(remote) = next {
+            self.redirect(id, remote, out);
         }
+    }
+
+    /// Calls a peer at another of its addresses from now on.
+    pub(super) fn redirect(&mut self, id: PeerId, remote: SocketAddr, out: &mut Outbox) {
+        let Some(peer) = self.peers.get(&id) else { return };
+        // One round is logged: when no address answers, this would go on for as long as there is traffic.
+        let round = u64::from(TRIES) * peer.failover.addresses().len() as u64;
+        if peer.trouble.unanswered + peer.trouble.unconfirmed <= round + 1 {
+            out.push(DeviceAction::Report(Event::Fallback(id, remote)));
+        }
+        out.push(DeviceAction::Redirect { peer: id, remote });
     }
 
     pub(super) fn drop_handshake(&mut self, id: PeerId) {

@@ -29,11 +29,11 @@ impl Device {
         let peer = match message {
             Message::Initiation(message) => {
                 self.admit(now, source, message, under_load, out)?;
-                self.handle_initiation(now, message, out)
+                self.handle_initiation(now, source, message, out)
             }
             Message::Response(message) => {
                 self.admit(now, source, message, under_load, out)?;
-                self.handle_response(now, message, out)
+                self.handle_response(now, source, message, out)
             }
             Message::CookieReply(message) => self.handle_cookie_reply(now, message),
             Message::Data(..) => Err(DropReason::NotOurs),
@@ -71,6 +71,7 @@ impl Device {
     fn handle_initiation(
         &mut self,
         now: Now,
+        source: SocketAddr,
         message: &Initiation,
         out: &mut Outbox,
     ) -> Result<PeerId, DropReason> {
@@ -94,6 +95,7 @@ impl Device {
         peer.newest = Some(initiation.timestamp);
         peer.consumed = Some(now.monotonic);
         peer.learned(now.monotonic);
+        let elsewhere = peer.failover.called(now.monotonic, source);
         out.push(DeviceAction::Learn { peer: id });
 
         let index = new_index(&mut self.indices, &mut *self.random, id, self.receivers);
@@ -108,12 +110,17 @@ impl Device {
         peer.initiated = Some(now.monotonic);
         self.install(now, id, &keys, Role::Responder, out);
         out.push(DeviceAction::Reply { peer: Some(id), message: response.as_bytes().to_vec() });
+        if let Some(remote) = elsewhere {
+            self.redirect(id, remote, out);
+            self.send_initiation(now, id, out);
+        }
         Ok(id)
     }
 
     fn handle_response(
         &mut self,
         now: Now,
+        source: SocketAddr,
         message: &Response,
         out: &mut Outbox,
     ) -> Result<PeerId, DropReason> {
@@ -130,7 +137,11 @@ impl Device {
         // The index is kept as that of the session.
         peer.awaiting = None;
         peer.learned(now.monotonic);
+        let has_returned = peer.failover.answered(now.monotonic, source);
         out.push(DeviceAction::Learn { peer: id });
+        if has_returned {
+            out.push(DeviceAction::Report(Event::Returned(id)));
+        }
         self.finished(now, id, out);
         self.install(now, id, &keys, Role::Initiator, out);
         out.push(DeviceAction::Flush { peer: id, confirm: true });

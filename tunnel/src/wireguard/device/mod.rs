@@ -9,6 +9,7 @@ mod timers;
 
 use super::activity::Activity;
 use super::cookie::CookieChecker;
+use super::failover::Reason;
 use super::limiter::RateLimiter;
 use super::peer::{Peer, Session};
 use super::report::{Event, Trouble};
@@ -18,6 +19,7 @@ use crypto::{Engine, PrivateKey, PublicKey, Random, Secret};
 use packet::DropReason;
 use std::collections::BTreeMap;
 use std::collections::hash_map::{Entry, HashMap};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +38,22 @@ pub enum DeviceAction {
         peer: Option<PeerId>,
         /// The datagram.
         message: Vec<u8>,
+    },
+    /// Send a handshake message to an address of the peer that is not its endpoint.
+    Probe {
+        /// The receiver.
+        peer: PeerId,
+        /// The address.
+        remote: SocketAddr,
+        /// The datagram.
+        message: Vec<u8>,
+    },
+    /// The peer is called at another of its addresses from now on.
+    Redirect {
+        /// The peer.
+        peer: PeerId,
+        /// Its new endpoint.
+        remote: SocketAddr,
     },
     /// The datagram being handled is authentic: its source is the peer's new endpoint.
     Learn {
@@ -235,6 +253,23 @@ impl Device {
         }
     }
 
+    /// Sets the addresses at which the peer may be called, the preferred one first.
+    pub fn set_addresses(&mut self, now: Time, id: PeerId, addresses: Vec<SocketAddr>, out: &mut Outbox) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if let Some(remote) = peer.failover.set(now, addresses) {
+            out.push(DeviceAction::Redirect { peer: id, remote });
+        }
+        self.reschedule(now, id);
+    }
+
+    /// The addresses of a peer, and why `endpoint` is in use.
+    pub fn addresses(&self, id: PeerId, endpoint: Option<SocketAddr>) -> (Vec<SocketAddr>, Option<Reason>) {
+        let Some(failover) = self.peers.get(&id).map(|peer| &peer.failover) else {
+            return (Vec::new(), None);
+        };
+        (failover.addresses().to_vec(), endpoint.map(|endpoint| failover.reason(endpoint)))
+    }
+
     /// Sets the preshared key; zero for none. It is used from the next handshake on.
     pub fn set_preshared_key(&mut self, id: PeerId, preshared: Secret) {
         if let Some(peer) = self.peers.get_mut(&id) {
@@ -296,6 +331,7 @@ impl Device {
         peer.erase = None;
         peer.initiated = None;
         peer.is_up = false;
+        peer.failover.stop_probing();
         peer.activity.reset();
         retire(&mut self.indices, peer.sessions.clear(), out);
         out.push(DeviceAction::Use { peer: id, sa: None });

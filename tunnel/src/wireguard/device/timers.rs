@@ -1,8 +1,9 @@
 //! Data path events and timers.
 
 use super::{Device, DeviceAction, Outbox, PeerId, retire};
+use crate::wireguard::failover::Probe;
 use crate::wireguard::limits::{ERASE_AFTER_TIME, HANDSHAKE_ATTEMPTS, KEEPALIVE_TIMEOUT};
-use crate::wireguard::peer::Due;
+use crate::wireguard::peer::{Due, Session};
 use crate::wireguard::report::Event;
 use crate::{Now, Time};
 use std::sync::Arc;
@@ -35,6 +36,7 @@ impl Device {
         let Some(&id) = self.indices.get(&index) else { return };
         let peer = self.peers.get_mut(&id).expect("every index has its peer");
         let Some(ended) = peer.sessions.confirmed(index) else { return };
+        peer.failover.confirmed();
         let outbound = peer.sessions.current().map(|session| Arc::clone(&session.outbound));
         if let Some(awaiting) = peer.awaiting.take() {
             self.indices.remove(&awaiting.local_index());
@@ -89,7 +91,7 @@ impl Device {
                 peer.activity.reset();
                 peer.erase.get_or_insert(now.monotonic + ERASE_AFTER_TIME);
                 peer.is_up = false;
-                self.drop_handshake(id);
+                self.end_unanswered(now.monotonic, id, out);
                 out.push(DeviceAction::Purge { peer: id });
                 out.push(DeviceAction::Report(Event::Silent(id)));
             }
@@ -107,12 +109,33 @@ impl Device {
                 peer.activity.sent(now.monotonic);
                 self.send_keepalive(now, id, out);
             }
+            Due::Probe => self.probe(now, id, out),
             Due::Erase => {
                 if peer.is_up {
                     out.push(DeviceAction::Report(Event::Idle(id)));
                 }
                 self.end_sessions(id, out);
             }
+        }
+    }
+
+    /// Begins or ends a probe of the first address.
+    fn probe(&mut self, now: Now, id: PeerId, out: &mut Outbox) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let (has_key, is_busy) = (peer.has_key(now.monotonic), peer.is_busy(now.monotonic));
+        match peer.failover.probe(now.monotonic, has_key, is_busy) {
+            Probe::Begin(remote) => self.send_probe(now, id, remote, out),
+            Probe::End => {
+                self.drop_handshake(id);
+                // If only our half of the way works, the peer has followed the probe, and must come back. Without traffic, the
+                // session may end: a packet under an old key would renew it.
+                let is_old = |session: &Session| session.outbound.is_old(now.monotonic);
+                let peer = self.peers.get(&id).filter(|_| has_key);
+                if peer.and_then(|peer| peer.sessions.current()).is_some_and(|it| !is_old(it)) {
+                    out.push(DeviceAction::Keepalive { peer: id });
+                }
+            }
+            Probe::Wait => {}
         }
     }
 
