@@ -12,7 +12,7 @@ mod list;
 mod qr;
 mod running;
 
-pub(crate) use running::Gateway;
+pub(crate) use running::{Gateway, warn};
 
 use crate::Outcome;
 use clap::{Args, Subcommand};

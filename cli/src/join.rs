@@ -10,17 +10,19 @@ mod ask;
 
 pub(crate) use ask::{Arguments as Asked, serve};
 
-use crate::enroll::Gateway;
+use crate::answer::{self, Answer};
+use crate::enroll::{Gateway, warn};
 use crate::{Failure, Outcome};
 use base64ct::{Base64, Encoding};
 use clap::Args;
 use config::settings::WireGuard;
 use crypto::random::System;
 use crypto::{PrivateKey, PublicKey};
-use gateway::api::model::Status;
+use gateway::api::model::Advice;
 use gateway::facts::model::Facts;
 use https::enrollment::{Granted, Request, Token, VERSION};
 use ipnet::IpNet;
+use serde::Serialize;
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -48,12 +50,33 @@ pub(crate) struct Arguments {
     /// The WireGuard interface for the tunnel
     #[arg(long, default_value = "wg0")]
     interface: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
     /// Ask the daemon at this socket; by default at the one in POSTERN_API
     #[arg(long, value_name = "SOCKET")]
     api: Option<PathBuf>,
 }
 
-pub(crate) fn run(Arguments { token, interface, api }: Arguments) -> Outcome {
+/// What this router is from now on.
+#[derive(Serialize)]
+struct Joined {
+    branch: String,
+    interface: String,
+    /// In the tunnel.
+    address: String,
+    /// What the tunnel carries.
+    networks: Vec<String>,
+    /// Where head office is called, and then.
+    endpoint: Option<String>,
+    backup_addresses: Vec<String>,
+    /// Whether head office has answered by WireGuard.
+    is_up: bool,
+    /// What this machine lacks to carry packets of devices behind it.
+    warnings: Vec<Advice>,
+}
+
+pub(crate) fn run(Arguments { token, interface, json, api }: Arguments) -> Outcome {
     let token = read(&token)?;
     let mut branch = Gateway::read(api)?;
     let (key, is_new) = own_key(&mut branch, &interface)?;
@@ -79,9 +102,35 @@ pub(crate) fn run(Arguments { token, interface, api }: Arguments) -> Outcome {
     )?;
     branch.commit(&edits, &format!("joined as branch {}", token.branch))?;
     eprintln!("Joined as branch {}: {} in the tunnel.", token.branch, granted.address);
-    wait(&branch, &interface)?;
-    println!("The tunnel to head office is up: it carries {}.", granted.networks.join(", "));
-    advise(&branch)
+    let outcome = wait(&branch, &interface);
+    let peer = &branch.settings.wireguard[&interface].peers[PEER];
+    let joined = Joined {
+        branch: token.branch.clone(),
+        address: granted.address,
+        networks: granted.networks,
+        endpoint: peer.endpoint.map(|endpoint| endpoint.to_string()),
+        backup_addresses: peer.backups.iter().map(SocketAddr::to_string).collect(),
+        interface,
+        is_up: outcome.is_ok(),
+        warnings: branch.warnings()?,
+    };
+    print(joined, json)?;
+    outcome
+}
+
+fn print(joined: Joined, json: bool) -> Outcome {
+    let warnings = if json { Vec::new() } else { joined.warnings.clone() };
+    let text = |joined: &Joined| {
+        let carried = joined.networks.join(", ");
+        if joined.is_up {
+            format!("The tunnel to head office is up: it carries {carried}.\n")
+        } else {
+            String::new()
+        }
+    };
+    answer::print(&Answer::new(joined, text), json)?;
+    warn(&warnings);
+    Ok(())
 }
 
 /// The token, which may be wrapped into several words.
@@ -172,15 +221,6 @@ fn wait(branch: &Gateway, interface: &str) -> Outcome {
          fix: let UDP port {port} through at head office; the tunnel comes up by itself then: postern explain wireguard {interface}"
     )
     .into())
-}
-
-/// Says what is not as it should be yet: devices behind this router need forwarding in the kernel.
-fn advise(branch: &Gateway) -> Outcome {
-    let status: Status = branch.ask("/v1/status")?;
-    for advice in &status.warnings {
-        eprintln!("Warning: {}\n  fix: {}", advice.what, advice.fix);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

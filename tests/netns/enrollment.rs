@@ -1,6 +1,7 @@
 //! A branch joins head office with a token, from nothing to a ping between devices behind both in two commands.
 
 mod failures;
+mod races;
 mod uplinks;
 
 use crate::daemon::{Site, key_pair};

@@ -7,7 +7,7 @@ use crate::{Failure, Outcome, place};
 use config::Settings;
 use config::settings::Enrollment;
 use config::settings::enrollment::Branch;
-use gateway::api::model::{Commit, CommitErrors, InForce, Saved, SecretText, Via};
+use gateway::api::model::{Advice, Commit, CommitErrors, InForce, Saved, SecretText, Status, Via};
 use ipnet::IpNet;
 use serde::de::DeserializeOwned;
 use std::fmt::Write as _;
@@ -35,6 +35,11 @@ impl Gateway {
     /// An answer of its API.
     pub(crate) fn ask<T: DeserializeOwned>(&self, question: &str) -> Result<T, Failure> {
         client::ask_running(&self.path, question)
+    }
+
+    /// What the machine lacks for what is configured, such as forwarding in the kernel.
+    pub(crate) fn warnings(&self) -> Result<Vec<Advice>, Failure> {
+        Ok(self.ask::<Status>("/v1/status")?.warnings)
     }
 
     /// What it says of branches.
@@ -120,6 +125,13 @@ impl Gateway {
             )
         })?;
         self.router.saved(&Saved { hash, revision: self.in_force.revision })
+    }
+}
+
+/// Prints warnings beside the answer of a command.
+pub(crate) fn warn(warnings: &[Advice]) {
+    for Advice { what, fix } in warnings {
+        eprintln!("Warning: {what}\n  fix: {fix}");
     }
 }
 
