@@ -143,6 +143,23 @@ fn a_branch_joins_in_two_commands_and_its_devices_reach_head_office() {
 }
 
 #[test]
+fn head_office_hears_before_the_first_branch_that_its_kernel_does_not_forward() {
+    let Some(offices) = Offices::new() else { return };
+    let warnings = |created: &Value| created["warnings"].as_array().expect("a list").clone();
+    assert!(warnings(&offices.enroll(&["create", "berlin", "--networks", "10.2.0.0/24"])).is_empty());
+    let off = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "0");
+    offices.lab.enter("a", off).expect("entered").expect("it does not forward");
+    let created = offices.enroll(&["create", "berlin"]);
+    let [warning] = &warnings(&created)[..] else { panic!("{created}") };
+    let what = warning["what"].as_str().expect("text");
+    assert!(what.starts_with("net.ipv4.ip_forward is 0") && what.contains("10.1.0.0/24"), "{what}");
+    let fix = "echo net.ipv4.ip_forward=1 > /etc/sysctl.d/90-postern.conf && sysctl -p /etc/sysctl.d/90-postern.conf";
+    assert_eq!(warning["fix"], fix);
+    let output = offices.run(&offices.head, "a", &["enroll", "create", "berlin", "--no-qr"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains(fix), "people read it, too");
+}
+
+#[test]
 fn a_token_joins_one_router_once_and_not_when_it_is_revoked_expired_or_of_another_head_office() {
     let Some(mut offices) = Offices::new() else { return };
     let first = offices.token(&[]);

@@ -1,11 +1,12 @@
 //! `postern enroll create`: a token for a branch.
 
-use super::{Create, Gateway, qr};
+use super::{Create, Gateway, qr, warn};
 use crate::answer::{self, Answer};
 use crate::{Failure, Outcome, output};
 use base64ct::{Base64, Encoding};
 use config::settings::WireGuard;
 use crypto::random::System;
+use gateway::api::model::Advice;
 use gateway::https::model::Enrollment as Served;
 use https::enrollment::{Token, hash};
 use ipnet::IpNet;
@@ -26,6 +27,8 @@ struct Created {
     token: String,
     expires: String,
     command: String,
+    /// What head office lacks to carry packets of branches.
+    warnings: Vec<Advice>,
 }
 
 pub(super) fn create(head: &mut Gateway, wanted: &Create, json: bool) -> Outcome {
@@ -70,6 +73,7 @@ pub(super) fn create(head: &mut Gateway, wanted: &Create, json: bool) -> Outcome
     edits.push(format!("set {path} token expires {expires}"));
     let edits: Vec<_> = edits.into_iter().map(Zeroizing::new).collect();
     head.commit(&edits, &format!("token for branch {name}"))?;
+    let warnings = head.warnings()?;
     let created = Created {
         branch: name.clone(),
         address,
@@ -77,8 +81,13 @@ pub(super) fn create(head: &mut Gateway, wanted: &Create, json: bool) -> Outcome
         command: format!("postern join {}", *text),
         token: text.to_string(),
         expires: output::timestamp(expires),
+        warnings: warnings.clone(),
     };
-    print(created, wanted.no_qr, json)
+    print(created, wanted.no_qr, json)?;
+    if !json {
+        warn(&warnings);
+    }
+    Ok(())
 }
 
 fn print(created: Created, no_qr: bool, json: bool) -> Outcome {
@@ -87,7 +96,7 @@ fn print(created: Created, no_qr: bool, json: bool) -> Outcome {
             serde_json::to_writer_pretty(&mut *out, &created)?;
             return Ok(writeln!(out)?);
         }
-        let Created { branch, address, networks, command, token, expires } = &created;
+        let Created { branch, address, networks, command, token, expires, .. } = &created;
         let behind =
             if networks.is_empty() { "no networks behind it".to_owned() } else { networks.join(", ") };
         writeln!(out, "Branch {branch}: {address} in the tunnel, {behind}.")?;

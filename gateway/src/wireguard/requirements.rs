@@ -14,6 +14,14 @@ pub fn requirements(settings: &Settings) -> Requirements {
     for (name, interface) in interfaces {
         needs.forwarded.extend(beyond(interface).map(|prefix| (name.clone(), prefix)));
     }
+    if let Some(enrollment) = &settings.enrollment
+        && interfaces.get(&enrollment.interface).is_some_and(|it| !it.disable)
+    {
+        // Head office hears of it before the first branch has joined.
+        let behind = enrollment.branches.values().flat_map(|branch| &branch.networks);
+        let networks = enrollment.networks.iter().chain(behind);
+        needs.forwarded.extend(networks.map(|prefix| (enrollment.interface.clone(), *prefix)));
+    }
     Requirements {
         served: vec![(interfaces.len(), "WireGuard interface")],
         ports: interfaces.values().filter(|it| !it.disable).filter_map(|interface| interface.port).collect(),
@@ -63,6 +71,27 @@ mod tests {
         let two = [one[0], &key, "peer c allowed-ips 10.1.0.3/32"];
         assert_eq!(forwarded(&two).len(), 2);
         assert!(forwarded(&[&two[..], &["disable"]].concat()).is_empty());
+    }
+
+    #[test]
+    fn head_office_needs_forwarding_before_a_branch_has_joined() {
+        let text = |more: &str| {
+            format!(
+                "set interfaces wireguard wg0 address 10.255.0.1/24\nset interfaces wireguard wg0 port 51820\n\
+                 set interfaces wireguard wg0 private-key YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=\n\
+                 set service enrollment address 198.51.100.1\nset service enrollment interface wg0\n{more}"
+            )
+        };
+        let needed = |more: &str| {
+            let tree = config::parse(&text(more)).expect("right");
+            let found = requirements(&Settings::new(&tree).expect("right").0).needs.forwarded;
+            found.into_iter().map(|(_, prefix)| prefix.to_string()).collect::<Vec<_>>()
+        };
+        assert!(needed("").is_empty());
+        let branch = "set service enrollment network 10.1.0.0/24\n\
+                      set service enrollment branch berlin address 10.255.0.2\n\
+                      set service enrollment branch berlin network 10.2.0.0/24\n";
+        assert_eq!(needed(branch), ["10.1.0.0/24", "10.2.0.0/24"]);
     }
 
     #[test]
