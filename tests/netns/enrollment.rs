@@ -153,8 +153,8 @@ fn head_office_hears_before_the_first_branch_that_its_kernel_does_not_forward() 
     let [warning] = &warnings(&created)[..] else { panic!("{created}") };
     let what = warning["what"].as_str().expect("text");
     assert!(what.starts_with("net.ipv4.ip_forward is 0") && what.contains("10.1.0.0/24"), "{what}");
-    let fix = "echo net.ipv4.ip_forward=1 > /etc/sysctl.d/90-postern.conf && sysctl -p /etc/sysctl.d/90-postern.conf";
-    assert_eq!(warning["fix"], fix);
+    let fix = "set system ip forwarding";
+    assert!(warning["fix"].as_str().is_some_and(|it| it.starts_with(fix)), "{warning}");
     let output = offices.run(&offices.head, "a", &["enroll", "create", "berlin", "--no-qr"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains(fix), "people read it, too");
 }

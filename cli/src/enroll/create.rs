@@ -1,10 +1,13 @@
 //! `postern enroll create`: a token for a branch.
 
+use super::running::refused;
 use super::{Create, Gateway, qr, warn};
 use crate::answer::{self, Answer};
+use crate::shell::api::Refusal;
 use crate::{Failure, Outcome, output};
 use base64ct::{Base64, Encoding};
 use config::settings::WireGuard;
+use config::settings::enrollment::{overlap, own_or_of_network, reserved};
 use crypto::random::System;
 use gateway::api::model::Advice;
 use gateway::https::model::Enrollment as Served;
@@ -17,6 +20,8 @@ use zeroize::Zeroizing;
 
 /// Addresses that are tried for a branch.
 const TRIED: usize = 1 << 16;
+/// Commits that are tried when others get the same address meanwhile.
+const TRIES: usize = 16;
 
 /// The token, with what it is for.
 #[derive(Serialize)]
@@ -31,7 +36,62 @@ struct Created {
     warnings: Vec<Advice>,
 }
 
+/// What a branch is to have.
+struct Place {
+    /// It is there already, and gets another token.
+    is_known: bool,
+    address: IpAddr,
+    networks: Vec<IpNet>,
+}
+
 pub(super) fn create(head: &mut Gateway, wanted: &Create, json: bool) -> Outcome {
+    let name = &wanted.branch;
+    let mut place = place(head, wanted)?;
+    let secret = Token::secret(&mut System::default());
+    let hash = Base64::encode_string(&hash(secret.expose()));
+    let enrollment = head.enrollment()?;
+    let token = Token {
+        branch: name.clone(),
+        addresses: enrollment.addresses.clone(),
+        port: enrollment.port,
+        pin: pin(head)?,
+        secret,
+    };
+    let text = token.encode().ok_or("a name has at most 64 characters\n  fix: take a shorter one")?;
+    let expires = output::now() + wanted.expires.as_secs();
+    let mut tries = 0..TRIES;
+    loop {
+        match head.put_in_force(&edits(name, &place, &hash, expires), &format!("token for branch {name}")) {
+            Ok(()) => break,
+            // Another branch may have got the address or a network meanwhile, and is named then.
+            Err(Refusal::Wrong(errors)) => {
+                head.reread()?;
+                let before = std::mem::replace(&mut place, self::place(head, wanted)?);
+                if before.address == place.address || tries.next().is_none() {
+                    return Err(refused(Refusal::Wrong(errors)));
+                }
+            }
+            Err(refusal) => return Err(refused(refusal)),
+        }
+    }
+    let created = Created {
+        branch: name.clone(),
+        address: place.address,
+        networks: place.networks.iter().map(ToString::to_string).collect(),
+        command: format!("postern join {}", *text),
+        token: text.to_string(),
+        expires: output::timestamp(expires),
+        warnings: head.warnings()?,
+    };
+    let warnings = if json { Vec::new() } else { created.warnings.clone() };
+    // It counts now, even if it cannot be saved.
+    print(created, wanted.no_qr, json)?;
+    warn(&warnings);
+    head.save()
+}
+
+/// What the branch is to have, of what is free now.
+fn place(head: &Gateway, wanted: &Create) -> Result<Place, Failure> {
     let name = &wanted.branch;
     let enrollment = head.enrollment()?;
     let known = enrollment.branches.get(name);
@@ -49,45 +109,22 @@ pub(super) fn create(head: &mut Gateway, wanted: &Create, json: bool) -> Outcome
         _ => wanted.networks.iter().map(IpNet::trunc).collect(),
     };
     check_networks(head, name, &networks)?;
-    let address = match (wanted.address, known) {
-        (Some(address), _) => address,
-        (None, Some(branch)) => branch.address,
-        (None, None) => free_address(head)?,
+    let address = match wanted.address.or(known.map(|branch| branch.address)) {
+        Some(address) => address,
+        None => free_address(head, name)?,
     };
-    let secret = Token::secret(&mut System::default());
-    let hash = Base64::encode_string(&hash(secret.expose()));
-    let token = Token {
-        branch: name.clone(),
-        addresses: enrollment.addresses.clone(),
-        port: enrollment.port,
-        pin: pin(head)?,
-        secret,
-    };
-    let text = token.encode().ok_or("a name has at most 64 characters\n  fix: take a shorter one")?;
-    let expires = output::now() + wanted.expires.as_secs();
+    check_address(head, name, address)?;
+    Ok(Place { is_known: known.is_some(), address, networks })
+}
+
+fn edits(name: &str, place: &Place, hash: &str, expires: u64) -> Vec<Zeroizing<String>> {
     let path = format!("service enrollment branch {name}");
-    let mut edits: Vec<String> = known.map(|_| format!("delete {path}")).into_iter().collect();
-    edits.push(format!("set {path} address {address}"));
-    edits.extend(networks.iter().map(|network| format!("set {path} network {network}")));
+    let mut edits: Vec<String> = place.is_known.then(|| format!("delete {path}")).into_iter().collect();
+    edits.push(format!("set {path} address {}", place.address));
+    edits.extend(place.networks.iter().map(|network| format!("set {path} network {network}")));
     edits.push(format!("set {path} token hash {hash}"));
     edits.push(format!("set {path} token expires {expires}"));
-    let edits: Vec<_> = edits.into_iter().map(Zeroizing::new).collect();
-    head.commit(&edits, &format!("token for branch {name}"))?;
-    let warnings = head.warnings()?;
-    let created = Created {
-        branch: name.clone(),
-        address,
-        networks: networks.iter().map(ToString::to_string).collect(),
-        command: format!("postern join {}", *text),
-        token: text.to_string(),
-        expires: output::timestamp(expires),
-        warnings: warnings.clone(),
-    };
-    print(created, wanted.no_qr, json)?;
-    if !json {
-        warn(&warnings);
-    }
-    Ok(())
+    edits.into_iter().map(Zeroizing::new).collect()
 }
 
 fn print(created: Created, no_qr: bool, json: bool) -> Outcome {
@@ -109,14 +146,35 @@ fn print(created: Created, no_qr: bool, json: bool) -> Outcome {
     answer::print(&shown, json)
 }
 
+/// Networks behind a branch, which nobody else may have.
 pub(super) fn check_networks(head: &Gateway, name: &str, networks: &[IpNet]) -> Outcome {
-    if let Some(everything) = networks.iter().find(|network| network.prefix_len() == 0) {
-        return Err(format!("{everything} is everything\n  fix: name the networks behind the branch").into());
-    }
-    match head.overlap(name, networks)? {
-        Some(overlap) => Err(format!("{overlap}\n  fix: give each site networks of its own").into()),
+    let enrollment = head.enrollment()?;
+    let tunnel = head.settings.wireguard.get(&enrollment.interface).into_iter().flat_map(|it| &it.addresses);
+    let tunnel = tunnel.map(|net| (net.trunc(), format!("the tunnel interface {}", enrollment.interface)));
+    let taken: Vec<_> = tunnel.chain(head.taken(name)?).collect();
+    match networks.iter().find_map(|network| in_the_way(network, &taken)) {
+        Some(why) => Err(format!("{why}\n  fix: give each site networks of its own").into()),
         None => Ok(()),
     }
+}
+
+/// The address of a branch inside the tunnel, which nobody else may have.
+fn check_address(head: &Gateway, name: &str, address: IpAddr) -> Outcome {
+    let interface = head.settings.wireguard.get(&head.enrollment()?.interface);
+    let of_tunnel = interface.and_then(|it| own_or_of_network(it, address));
+    match of_tunnel.or(in_the_way(&IpNet::from(address), &head.taken(name)?)) {
+        Some(why) => {
+            let fix = format!("without --address, {name} gets the first free one");
+            Err(format!("{why}\n  fix: {fix}").into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Why a branch cannot have a prefix, if it cannot.
+fn in_the_way(wanted: &IpNet, taken: &[(IpNet, String)]) -> Option<String> {
+    let other = || taken.iter().find(|(net, _)| overlap(net, wanted));
+    reserved(wanted).or_else(|| other().map(|(net, owner)| format!("{wanted} overlaps {net} of {owner}")))
 }
 
 /// The pin of the server that branches will ask.
@@ -130,31 +188,28 @@ fn pin(head: &Gateway) -> Result<[u8; 32], Failure> {
 }
 
 /// The first address of the interface's own networks that nobody has.
-fn free_address(head: &Gateway) -> Result<IpAddr, Failure> {
-    let enrollment = head.enrollment()?;
-    let interface = &head.settings.wireguard[&enrollment.interface];
-    let branches = enrollment.branches.values().map(|branch| branch.address);
-    free(interface, branches).ok_or_else(|| {
-        let name = &enrollment.interface;
+fn free_address(head: &Gateway, name: &str) -> Result<IpAddr, Failure> {
+    let interface = &head.enrollment()?.interface;
+    let taken: Vec<IpNet> = head.taken(name)?.into_iter().map(|(net, _)| net).collect();
+    free(&head.settings.wireguard[interface], &taken).ok_or_else(|| {
         format!(
-            "the networks of {name} have no free address\n  \
-             fix: set interfaces wireguard {name} address 10.255.0.1/24, or give one with --address"
+            "the networks of {interface} have no free address\n  \
+             fix: set interfaces wireguard {interface} address 10.255.0.1/24, or give one with --address"
         )
         .into()
     })
 }
 
-fn free(interface: &WireGuard, branches: impl Iterator<Item = IpAddr>) -> Option<IpAddr> {
-    let own = interface.addresses.iter().map(IpNet::addr);
-    let of_peers = interface.peers.values().flat_map(|peer| &peer.allowed_ips);
-    let of_peers = of_peers.filter(|net| net.prefix_len() == net.max_prefix_len()).map(IpNet::addr);
-    let taken: BTreeSet<IpAddr> = own.chain(of_peers).chain(branches).collect();
+fn free(interface: &WireGuard, taken: &[IpNet]) -> Option<IpAddr> {
+    let is_one = |net: &&IpNet| net.prefix_len() == net.max_prefix_len();
+    let (ones, wider): (Vec<_>, Vec<_>) = taken.iter().partition(is_one);
+    let ones: BTreeSet<IpAddr> = ones.into_iter().map(IpNet::addr).collect();
     let wide = interface.addresses.iter().filter(|net| net.prefix_len() + 1 < net.max_prefix_len());
-    let mut all = wide.flat_map(|net| net.hosts().take(TRIED)).filter(|address| {
-        // The address of an IPv6 network itself is that of its routers (RFC 4291, section 2.6.1).
-        !interface.addresses.iter().any(|net| net.network() == *address)
-    });
-    all.find(|address| !taken.contains(address))
+    wide.flat_map(|net| net.hosts().take(TRIED)).find(|address| {
+        !ones.contains(address)
+            && !wider.iter().any(|net| net.contains(address))
+            && own_or_of_network(interface, *address).is_none()
+    })
 }
 
 #[cfg(test)]
@@ -162,19 +217,19 @@ mod tests {
     use config::Settings;
 
     #[test]
-    fn an_address_is_free_that_no_peer_and_no_branch_has() {
+    fn an_address_is_free_that_nobody_has() {
         let free = |more: &str| {
             let text = format!(
                 "set interfaces wireguard wg0 private-key YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=\n\
-                 set interfaces wireguard wg0 peer a public-key xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\n\
-                 set interfaces wireguard wg0 peer a allowed-ips 10.255.0.2/32\n{more}"
+                 {more}"
             );
             let (settings, _) = Settings::new(&config::parse(&text).expect("right")).expect("right");
-            let branches = ["10.255.0.3", "fd00::2"].map(|text| text.parse().expect("an address"));
-            super::free(&settings.wireguard["wg0"], branches.into_iter()).map(|address| address.to_string())
+            let taken = ["10.255.0.2/32", "10.255.0.3/32", "fd00::2/128", "10.255.0.4/30"];
+            let taken = taken.map(|text| text.parse().expect("a prefix"));
+            super::free(&settings.wireguard["wg0"], &taken).map(|address| address.to_string())
         };
         let address = "set interfaces wireguard wg0 address";
-        assert_eq!(free(&format!("{address} 10.255.0.1/24")).as_deref(), Some("10.255.0.4"));
+        assert_eq!(free(&format!("{address} 10.255.0.1/24")).as_deref(), Some("10.255.0.8"));
         assert_eq!(free(&format!("{address} 10.255.0.1/30")), None, "it is full");
         assert_eq!(free(&format!("{address} fd00::1/64")).as_deref(), Some("fd00::3"));
         assert_eq!(free(&format!("{address} 10.255.0.1/32")), None);

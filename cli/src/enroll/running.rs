@@ -1,6 +1,7 @@
 //! The running gateway, as commands of enrolment see it and change it.
 
 use crate::client;
+use crate::host::interfaces;
 use crate::shell::api::{Refusal, Router, Socket};
 use crate::shell::{files, session, user};
 use crate::{Failure, Outcome, place};
@@ -74,38 +75,54 @@ impl Gateway {
         lines.filter_map(|line| line.strip_prefix(&**begin)).map(|it| it.to_owned().into()).collect()
     }
 
-    /// A network that others than the branch have already, with its owner.
-    pub(crate) fn overlap(&self, name: &str, networks: &[IpNet]) -> Result<Option<String>, Failure> {
+    /// What others than the branch have already, with its owner.
+    pub(super) fn taken(&self, name: &str) -> Result<Vec<(IpNet, String)>, Failure> {
         let enrollment = self.enrollment()?;
         let here = enrollment.networks.iter().map(|net| (*net, "head office".to_owned()));
         let branches = enrollment.branches.iter().filter(|(other, _)| *other != name);
         let of_branches = branches.flat_map(|(other, branch)| {
             branch.allowed_ips().map(move |net| (net, format!("branch {other}")))
         });
-        let interface = self.settings.wireguard.get(&enrollment.interface);
-        let inside = interface.into_iter().flat_map(|it| &it.addresses);
-        let inside =
-            inside.map(|net| (net.trunc(), format!("the tunnel interface {}", enrollment.interface)));
-        let peers = interface.into_iter().flat_map(|it| &it.peers);
+        let peers = enrollment.peers.iter();
         let peers = peers.filter(|(other, _)| *other != name && !enrollment.branches.contains_key(*other));
         let of_peers = peers.flat_map(|(other, peer)| {
             peer.allowed_ips.iter().map(move |net| (*net, format!("peer {other}")))
         });
-        let mut taken = here.chain(of_branches).chain(inside).chain(of_peers);
+        let mut taken: Vec<_> = here.chain(of_branches).chain(of_peers).collect();
+        for found in interfaces::found(None)?.iter().filter(|it| it.name != enrollment.interface) {
+            let networks = found.addresses.iter().filter_map(|it| IpNet::new(it.address, it.prefix).ok());
+            taken.extend(
+                networks.map(|net| (net.trunc(), format!("interface {} of this machine", found.name))),
+            );
+        }
         // A peer for everything has the rest.
-        Ok(taken.find_map(|(net, owner)| {
-            let meets =
-                |wanted: &&IpNet| net.prefix_len() > 0 && (net.contains(*wanted) || wanted.contains(&net));
-            networks.iter().find(meets).map(|wanted| format!("{wanted} overlaps {net} of {owner}"))
-        }))
+        taken.retain(|(net, _)| net.prefix_len() > 0);
+        Ok(taken)
     }
 
     /// Puts edits in force, and saves the configuration.
     pub(crate) fn commit(&mut self, edits: &[Zeroizing<String>], comment: &str) -> Outcome {
+        self.put_in_force(edits, comment).map_err(refused)?;
+        self.save()
+    }
+
+    /// Saves what is in force.
+    pub(super) fn save(&mut self) -> Outcome {
+        let file = self.in_force.file.clone();
+        let hash = files::write_in_force(&self.in_force, &file).map_err(|error| {
+            format!(
+                "{file}: {error}\n  the change is in force, but not saved\n  fix: save, in postern configure"
+            )
+        })?;
+        self.router.saved(&Saved { hash, revision: self.in_force.revision })
+    }
+
+    /// Puts edits in force.
+    pub(super) fn put_in_force(&mut self, edits: &[Zeroizing<String>], comment: &str) -> Result<(), Refusal> {
         if self.in_force.confirm.is_some() {
-            return Err("the last commit is not confirmed, and would be undone together with this one\n  \
-                        fix: postern configure -c confirm, or wait until it is undone"
-                .into());
+            let why = "the last commit is not confirmed, and would be undone together with this one\n  \
+                       fix: postern configure -c confirm, or wait until it is undone";
+            return Err(Refusal::Other(why.into()));
         }
         let commit = Commit {
             base: self.in_force.revision,
@@ -115,16 +132,15 @@ impl Gateway {
             via: Via::Cli,
             ..Commit::default()
         };
-        self.router.commit(&commit).map_err(refused)?;
+        self.router.commit(&commit)?;
+        Ok(self.reread()?)
+    }
+
+    /// Asks again what is in force: others change it too.
+    pub(super) fn reread(&mut self) -> Outcome {
         self.in_force = self.router.in_force()?;
         self.settings = settings(&self.in_force)?;
-        let file = self.in_force.file.clone();
-        let hash = files::write_in_force(&self.in_force, &file).map_err(|error| {
-            format!(
-                "{file}: {error}\n  the change is in force, but not saved\n  fix: save, in postern configure"
-            )
-        })?;
-        self.router.saved(&Saved { hash, revision: self.in_force.revision })
+        Ok(())
     }
 }
 
@@ -141,7 +157,8 @@ fn settings(in_force: &InForce) -> Result<Settings, Failure> {
     Ok(read.0)
 }
 
-fn refused(refusal: Refusal) -> Failure {
+/// What a person is told of a commit that is not in force.
+pub(super) fn refused(refusal: Refusal) -> Failure {
     match refusal {
         Refusal::Conflicts(_) => {
             "others have changed the same meanwhile\n  fix: type the same command again".into()

@@ -1,9 +1,14 @@
 //! `service enrollment`, typed: where branches join, what they may reach, and which there are.
 
+mod claims;
+
+pub use claims::{overlap, own_or_of_network, reserved};
+
 use super::https::clients;
 use super::{Reader, Settings, parsed, set, set_or_default};
 use crate::schema::key_of;
 use crate::tree::Tree;
+use crypto::PublicKey;
 use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,6 +28,19 @@ pub struct Enrollment {
     pub networks: Vec<IpNet>,
     /// The branches by name.
     pub branches: BTreeMap<String, Branch>,
+    /// All peers of the interface by name: a branch that has joined is the peer of its name.
+    pub peers: BTreeMap<String, EnrolledPeer>,
+}
+
+/// A peer of the interface, which may be disabled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnrolledPeer {
+    /// Its key; one that is disabled may have none.
+    pub public_key: Option<PublicKey>,
+    /// What its tunnel carries.
+    pub allowed_ips: Vec<IpNet>,
+    /// Not served now.
+    pub is_disabled: bool,
 }
 
 /// A branch, which has joined or may join.
@@ -85,7 +103,8 @@ impl Reader {
             listened.extend(ALL);
         }
         let named = tree.at(&["branch"]).into_iter().flat_map(Tree::children);
-        Some(Enrollment {
+        let peers = root.at(&["interfaces", "wireguard", interface, "peer"]);
+        let enrollment = Enrollment {
             listen: listened.iter().map(|it| (SocketAddr::new(*it, port), clients.clone())).collect(),
             port,
             addresses,
@@ -94,7 +113,14 @@ impl Reader {
             branches: named
                 .filter_map(|(name, it)| Some((name.to_owned(), self.enrolled(name, it)?)))
                 .collect(),
-        })
+            peers: peers
+                .into_iter()
+                .flat_map(Tree::children)
+                .map(|(name, it)| (name.to_owned(), peer(it)))
+                .collect(),
+        };
+        self.check_claims(tree, &enrollment, settings.wireguard.get(interface));
+        Some(enrollment)
     }
 
     /// Branches must find the interface at its port.
@@ -140,6 +166,15 @@ impl Reader {
             token: read,
             joined: set(tree, "joined"),
         })
+    }
+}
+
+fn peer(tree: &Tree) -> EnrolledPeer {
+    let key = tree.value("public-key").or(tree.value("pubkey")).and_then(key_of);
+    EnrolledPeer {
+        public_key: key.map(|key| PublicKey(*key)),
+        allowed_ips: parsed(tree.values("allowed-ips")),
+        is_disabled: tree.has("disable"),
     }
 }
 
