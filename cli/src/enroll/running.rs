@@ -12,8 +12,16 @@ use gateway::api::model::{Advice, Commit, CommitErrors, InForce, Saved, SecretTe
 use ipnet::IpNet;
 use serde::de::DeserializeOwned;
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
+
+/// How long others may keep the file, and how often it is tried again.
+const SAVING: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(100);
+const SAVE: &str = "postern configure -c save";
 
 /// A running gateway and its configuration.
 pub(crate) struct Gateway {
@@ -106,15 +114,42 @@ impl Gateway {
         self.save()
     }
 
-    /// Saves what is in force.
+    /// Saves what is in force, until nothing is left to save: others change it and write the file too.
     pub(super) fn save(&mut self) -> Outcome {
-        let file = self.in_force.file.clone();
-        let hash = files::write_in_force(&self.in_force, &file).map_err(|error| {
-            format!(
-                "{file}: {error}\n  the change is in force, but not saved\n  fix: save, in postern configure"
-            )
-        })?;
-        self.router.saved(&Saved { hash, revision: self.in_force.revision })
+        let begun = Instant::now();
+        let mut failed = None;
+        loop {
+            self.reread()?;
+            if self.in_force.saved {
+                return Ok(());
+            }
+            // The file never has a commit that may be undone.
+            if self.in_force.confirm.is_some() {
+                let fix = "when it is confirmed or undone: postern configure -c save";
+                return Err(not_saved("the last commit is not confirmed", fix));
+            }
+            if begun.elapsed() >= SAVING {
+                let why = failed.unwrap_or_else(|| "others change it all the time".to_owned());
+                return Err(not_saved(&why, SAVE));
+            }
+            failed = self.write()?.err();
+            if failed.is_some() {
+                sleep(PAUSE);
+            }
+        }
+    }
+
+    /// Writes the file; the inner error may be gone soon.
+    fn write(&self) -> Result<Result<(), String>, Failure> {
+        let InForce { file, revision, .. } = &self.in_force;
+        match files::write_in_force(&self.in_force, file) {
+            Ok(hash) => {
+                let saved = self.router.saved(&Saved { hash, revision: *revision });
+                Ok(saved.map_err(|error| error.to_string()))
+            }
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => Ok(Err(format!("{file}: {error}"))),
+            Err(error) => Err(not_saved(&format!("{file}: {error}"), SAVE)),
+        }
     }
 
     /// Puts edits in force.
@@ -155,6 +190,10 @@ fn settings(in_force: &InForce) -> Result<Settings, Failure> {
     let tree = session::read(in_force.text.as_str())?;
     let read = Settings::new(&tree).map_err(|errors| errors[0].to_string())?;
     Ok(read.0)
+}
+
+fn not_saved(why: &str, fix: &str) -> Failure {
+    format!("{why}\n  the change is in force, but not saved\n  fix: {fix}").into()
 }
 
 /// What a person is told of a commit that is not in force.

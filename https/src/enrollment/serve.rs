@@ -43,6 +43,11 @@ const TRIES: usize = 3;
 /// When to ask again while a commit must be confirmed, or the daemon does not answer.
 const LATER: Duration = Duration::from_secs(10);
 
+/// How long the file of the configuration may be kept by others, and how often it is tried again.
+const SAVING: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(200);
+const UNCONFIRMED: &str = "a commit at head office waits to be confirmed";
+
 /// The state that all requests share.
 pub(crate) struct Enrolling {
     daemon: Daemon,
@@ -52,6 +57,8 @@ pub(crate) struct Enrolling {
     requests: Mutex<Limiter<Source>>,
     /// One branch joins after the other.
     one: tokio::sync::Mutex<()>,
+    /// How long saving is tried.
+    saving: Duration,
 }
 
 /// Why a request is refused.
@@ -70,6 +77,7 @@ impl Enrolling {
             hashes: Mutex::default(),
             requests: Mutex::new(Limiter::new(REQUESTS, SOURCES)),
             one: tokio::sync::Mutex::default(),
+            saving: SAVING,
         }
     }
 
@@ -88,7 +96,7 @@ impl Enrolling {
         bool::from(is_equal) && known.is_some()
     }
 
-    async fn respond(&self, body: Bytes, source: Source) -> Result<Granted, Denied> {
+    async fn respond(&self, body: Bytes, source: Source, deadline: &Deadline) -> Result<Granted, Denied> {
         let (asked, key) = read(&body)?;
         drop(body);
         let secret = Base64::decode_vec(asked.secret.as_str()).map(Zeroizing::new);
@@ -100,6 +108,8 @@ impl Enrolling {
             let fix = "at head office: postern enroll list, and postern enroll create BRANCH".to_owned();
             return Err(Denied::Refused(StatusCode::FORBIDDEN, Refused { error: error.to_owned(), fix }));
         }
+        // Until here it may have to make room for others.
+        deadline.suspend();
         let _one = self.one.lock().await;
         let granted = self.join(&asked.branch, (&hash, &key)).await?;
         tracing::info!("enrollment: branch {} has joined from {source}", asked.branch);
@@ -113,7 +123,7 @@ impl Enrolling {
             let in_force = self.daemon.in_force().await.map_err(later)?;
             // It would be undone together with that.
             if in_force.confirm.is_some() {
-                return Err(Denied::Later("a commit at head office waits to be confirmed".to_owned()));
+                return Err(Denied::Later(UNCONFIRMED.to_owned()));
             }
             let settings = settings(&in_force)?;
             let decided = decide(&settings, branch, with, now());
@@ -121,46 +131,69 @@ impl Enrolling {
             let (edits, granted) = match decided {
                 Ok(Decision::Commit(edits, granted)) => (edits, granted),
                 Ok(Decision::Again(granted)) => {
-                    self.save(in_force).await?;
+                    self.save().await?;
                     return Ok(granted);
                 }
                 Err(refusal) => return Err(refused(&refusal, branch)),
             };
+            let base = in_force.revision;
             let commit = Commit {
-                base: in_force.revision,
+                base,
                 edits: edits.iter().map(|edit| edit.as_str().into()).collect(),
                 comment: Some(format!("branch {branch} joined")),
                 user: "enrollment".to_owned(),
                 via: Via::Api,
                 ..Commit::default()
             };
-            let committed = self.daemon.commit(&commit).await.map_err(|error| not_taken(error, branch))?;
-            if let Outcome::Committed(_) = committed {
-                self.save(self.daemon.in_force().await.map_err(later)?).await?;
-                return Ok(granted);
+            match self.daemon.commit(&commit).await {
+                Ok(Outcome::Committed(_)) => {
+                    self.save().await?;
+                    return Ok(granted);
+                }
+                Ok(Outcome::Conflict) => {}
+                Err(error) => {
+                    // It may be wrong only together with what others have committed since.
+                    if self.daemon.in_force().await.map_err(later)?.revision == base {
+                        return Err(not_taken(error, branch));
+                    }
+                }
             }
         }
         Err(Denied::Later("the configuration of head office is being changed".to_owned()))
     }
 
-    async fn save(&self, in_force: InForce) -> Result<(), Denied> {
-        if in_force.saved {
-            return Ok(());
-        }
-        let (local, revision) = (Arc::clone(&self.local), in_force.revision);
-        let saved = tokio::task::spawn_blocking(move || local.save(&in_force, &in_force.file)).await;
-        let hash = match saved {
-            Ok(Ok(hash)) => hash,
-            Ok(Err(error)) => {
-                // The branch works until the daemon restarts; head office has to know.
-                tracing::error!(
-                    "enrollment: a branch has joined, but the configuration is not saved: {error}"
-                );
+    /// Saves what is in force, until nothing is left to save: others change it and write the file too. A branch hears that it has
+    /// joined only then, as a restart of the daemon ends all that is not saved.
+    async fn save(&self) -> Result<(), Denied> {
+        let begun = Instant::now();
+        let mut failed = None;
+        loop {
+            let in_force = self.daemon.in_force().await.map_err(|refused| Denied::Later(refused.error))?;
+            if in_force.saved {
                 return Ok(());
             }
-            Err(error) => return Err(Denied::Later(error.to_string())),
-        };
-        self.daemon.saved(&Saved { hash, revision }).await.map_err(|refused| Denied::Later(refused.error))
+            // The file never has a commit that may be undone.
+            if in_force.confirm.is_some() {
+                return Err(Denied::Later(UNCONFIRMED.to_owned()));
+            }
+            if begun.elapsed() >= self.saving {
+                let why = failed.unwrap_or_else(|| "others change it all the time".to_owned());
+                tracing::error!("enrollment: a peer is in force, but the configuration is not saved: {why}");
+                return Err(Denied::Later("head office cannot save its configuration".to_owned()));
+            }
+            failed = self.write(in_force).await.err();
+            if failed.is_some() {
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+
+    /// Writes the file from what is in force.
+    async fn write(&self, in_force: InForce) -> Result<(), String> {
+        let (local, revision) = (Arc::clone(&self.local), in_force.revision);
+        let written = tokio::task::spawn_blocking(move || local.save(&in_force, &in_force.file)).await;
+        let hash = written.map_err(|error| error.to_string())??;
+        self.daemon.saved(&Saved { hash, revision }).await.map_err(|refused| refused.error)
     }
 }
 
@@ -228,10 +261,7 @@ impl Answering for Enrolling {
             return said(StatusCode::NOT_FOUND, &Refused { error, fix: fix.to_owned() });
         }
         let outcome = match whole(body, LONGEST).await {
-            Ok(body) => {
-                deadline.suspend();
-                self.respond(body, source).await
-            }
+            Ok(body) => self.respond(body, source, &deadline).await,
             Err(_) => Err(malformed()),
         };
         match outcome {
@@ -256,50 +286,5 @@ fn said(status: StatusCode, answer: &impl serde::Serialize) -> Response {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Nothing;
-
-    impl Local for Nothing {
-        fn operate(&self, _: &[&str]) -> Result<String, String> {
-            Err(String::new())
-        }
-
-        fn save(&self, _: &InForce, _: &str) -> Result<String, String> {
-            Err(String::new())
-        }
-    }
-
-    #[test]
-    fn only_the_secret_of_the_branch_itself_is_right() {
-        let place = Place { api: "/nonexistent.sock".into(), state: "/nonexistent".into() };
-        let enrolling = Enrolling::new(&place, Arc::new(Nothing));
-        let token = |branch: &str, hash: &str| Token { branch: branch.to_owned(), hash: hash.to_owned() };
-        let hash = Base64::encode_string(&token::hash(b"a secret"));
-        enrolling.set_serving(&[token("berlin", &hash), token("lyon", "AAAA")]);
-        assert!(enrolling.is_right("berlin", &token::hash(b"a secret")));
-        for (branch, secret) in [("berlin", &b"another"[..]), ("lyon", b"a secret"), ("rome", b"a secret")] {
-            assert!(!enrolling.is_right(branch, &token::hash(secret)), "{branch}");
-        }
-        enrolling.set_serving(&[]);
-        assert!(!enrolling.is_right("berlin", &token::hash(b"a secret")), "it was retired");
-    }
-
-    #[test]
-    fn what_is_no_request_is_refused_without_its_secret() {
-        let status = |body: &str| match read(body.as_bytes()) {
-            Err(Denied::Refused(status, Refused { error, .. })) if !error.contains("Sesame") => status,
-            _ => panic!("{body}"),
-        };
-        let whole = |version: u32, key: &str| {
-            format!(r#"{{"version":{version},"branch":"b","secret":"OpenSesame","public_key":"{key}"}}"#)
-        };
-        let key = Base64::encode_string(&[7; 32]);
-        assert!(read(whole(1, &key).as_bytes()).is_ok());
-        for wrong in ["", "{", "[]", "null", r#"{"secret":"OpenSesame"}"#, &whole(2, &key), &whole(1, "AAAA")]
-        {
-            assert_eq!(status(wrong), StatusCode::BAD_REQUEST);
-        }
-    }
-}
+#[path = "serve/tests.rs"]
+mod tests;
