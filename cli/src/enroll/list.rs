@@ -34,7 +34,7 @@ pub(super) fn list(head: &Gateway, json: bool) -> Outcome {
         branch: name.clone(),
         address: branch.address.to_string(),
         networks: branch.networks.iter().map(ToString::to_string).collect(),
-        state: state(branch, output::now()),
+        state: state(branch, enrollment.peers.get(name).is_some_and(|peer| peer.is_disabled), output::now()),
         expires: branch.token.as_ref().filter(|_| branch.joined.is_none()).map(|token| token.expires),
         joined: branch.joined,
         last_handshake: handshake(name),
@@ -42,9 +42,10 @@ pub(super) fn list(head: &Gateway, json: bool) -> Outcome {
     answer::print(&Answer::new(branches.collect::<Vec<_>>(), |all| text(all)), json)
 }
 
-/// A word for what a branch is, at a time in seconds since 1970.
-fn state(branch: &Branch, now: u64) -> &'static str {
+/// A word for what a branch is, whose peer may be disabled, at a time in seconds since 1970.
+fn state(branch: &Branch, is_disabled: bool, now: u64) -> &'static str {
     match (&branch.joined, &branch.token) {
+        (Some(_), _) if is_disabled => "disabled",
         (Some(_), _) => "joined",
         (None, None) => "no token",
         (None, Some(token)) if token.is_revoked => "revoked",
@@ -80,10 +81,11 @@ mod tests {
         let branch =
             |joined, token| Branch { address: [10, 255, 0, 2].into(), networks: Vec::new(), token, joined };
         let token = |is_revoked| Some(Token { hash: [0; 32], expires: 100, is_revoked });
-        assert_eq!(state(&branch(None, token(false)), 99), "waiting");
-        assert_eq!(state(&branch(None, token(false)), 100), "expired");
-        assert_eq!(state(&branch(None, token(true)), 99), "revoked");
-        assert_eq!(state(&branch(Some(1), token(false)), 100), "joined");
-        assert_eq!(state(&branch(None, None), 1), "no token");
+        assert_eq!(state(&branch(None, token(false)), false, 99), "waiting");
+        assert_eq!(state(&branch(None, token(false)), false, 100), "expired");
+        assert_eq!(state(&branch(None, token(true)), false, 99), "revoked");
+        assert_eq!(state(&branch(Some(1), token(false)), false, 100), "joined");
+        assert_eq!(state(&branch(None, None), false, 1), "no token");
+        assert_eq!(state(&branch(Some(1), None), true, 1), "disabled");
     }
 }

@@ -69,11 +69,9 @@ impl Gateway {
             .ok_or_else(|| format!("there is no branch {name}\n  fix: postern enroll list").into())
     }
 
-    /// Whether the branch is a peer of the interface.
+    /// Whether the branch is a peer of the interface, which may be disabled.
     pub(crate) fn has_peer(&self, name: &str) -> Result<bool, Failure> {
-        let enrollment = self.enrollment()?;
-        let interface = self.settings.wireguard.get(&enrollment.interface);
-        Ok(interface.is_some_and(|interface| interface.peers.contains_key(name)))
+        Ok(self.enrollment()?.peers.contains_key(name))
     }
 
     /// The lines below a path, without it: what `set` is followed by.

@@ -19,6 +19,8 @@ pub(super) enum Refusal {
     Revoked,
     /// With another key, or by hand.
     Used,
+    /// Its peer is disabled on this interface: there would be no tunnel.
+    Disabled(String),
 }
 
 /// What is to be done.
@@ -37,10 +39,14 @@ impl Refusal {
             Self::Expired => format!("the token of branch {branch} has expired"),
             Self::Revoked => format!("the token of branch {branch} was revoked"),
             Self::Used => format!("the token of branch {branch} was used by another router"),
+            Self::Disabled(_) => format!("branch {branch} is disabled at head office"),
         };
         let fix = match self {
             Self::Used => format!(
                 "at head office, if that was not you: postern enroll retire {branch}; then postern enroll create {branch}"
+            ),
+            Self::Disabled(interface) => format!(
+                "at head office: postern configure, delete interfaces wireguard {interface} peer {branch} disable"
             ),
             _ => format!("at head office: postern enroll create {branch}"),
         };
@@ -68,9 +74,10 @@ pub(super) fn decide(
         return Err(Refusal::Expired);
     }
     let granted = granted(enrollment, interface, branch).ok_or(Refusal::Unknown)?;
-    match interface.peers.get(branch) {
-        Some(peer) if peer.public_key == *key => Ok(Decision::Again(granted)),
-        Some(_) => Err(Refusal::Used),
+    match enrollment.peers.get(branch) {
+        Some(peer) if peer.public_key != Some(*key) => Err(Refusal::Used),
+        Some(peer) if peer.is_disabled => Err(Refusal::Disabled(enrollment.interface.clone())),
+        Some(_) => Ok(Decision::Again(granted)),
         None if known.joined.is_some() => Err(Refusal::Used),
         None => {
             let peer = format!("set interfaces wireguard {} peer {branch}", enrollment.interface);
@@ -115,7 +122,11 @@ mod tests {
     const THEIRS: &str = "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=";
 
     fn settings(more: &str) -> Settings {
-        let text = format!(
+        Settings::new(&config::parse(&text(more)).expect("right")).expect("right").0
+    }
+
+    fn text(more: &str) -> String {
+        format!(
             "set interfaces wireguard wg0 address 10.255.0.1/24\n\
              set interfaces wireguard wg0 port 51820\n\
              set interfaces wireguard wg0 private-key {KEY}\n\
@@ -126,8 +137,7 @@ mod tests {
              set service enrollment branch berlin network 10.2.0.0/24\n\
              set service enrollment branch berlin token hash {KEY}\n\
              set service enrollment branch berlin token expires 1000\n{more}"
-        );
-        Settings::new(&config::parse(&text).expect("right")).expect("right").0
+        )
     }
 
     fn key(text: &str) -> PublicKey {
@@ -161,6 +171,21 @@ mod tests {
         let again = decide(&committed, "berlin", (&key(KEY).0, &key(THEIRS)), 999);
         assert_eq!(again, Ok(Decision::Again(granted)), "the answer may be lost");
         assert_eq!(decide(&committed, "berlin", (&key(KEY).0, &key(KEY)), 999), Err(Refusal::Used));
+    }
+
+    #[test]
+    fn a_branch_whose_peer_is_disabled_is_told_so_and_keeps_its_key() {
+        let own = "set interfaces wireguard wg0 peer berlin";
+        let disabled = format!(
+            "{own} public-key {THEIRS}\n{own} allowed-ips 10.255.0.2/32\n{own} allowed-ips 10.2.0.0/24\n{own} disable\n"
+        );
+        let refusal = Refusal::Disabled("wg0".to_owned());
+        assert!(
+            refusal.answer("berlin").1.fix.ends_with("delete interfaces wireguard wg0 peer berlin disable")
+        );
+        assert_eq!(asked(&disabled, 1), Err(refusal));
+        let other = decide(&settings(&disabled), "berlin", (&key(KEY).0, &key(KEY)), 1);
+        assert_eq!(other, Err(Refusal::Used), "it is no free place");
     }
 
     #[test]
