@@ -84,7 +84,13 @@ pub(super) fn decide(
             let mut edits = vec![format!("{peer} public-key {key}")];
             edits.extend(known.allowed_ips().map(|prefix| format!("{peer} allowed-ips {prefix}")));
             let path = format!("service enrollment branch {branch}");
-            // The token is written again, so that this commit conflicts with one that revokes it meanwhile.
+            // What was decided from is written again, so that this commit conflicts with one that changes it meanwhile.
+            edits.push(format!("delete {path} address"));
+            edits.push(format!("set {path} address {}", known.address));
+            if !known.networks.is_empty() {
+                edits.push(format!("delete {path} network"));
+            }
+            edits.extend(known.networks.iter().map(|network| format!("set {path} network {network}")));
             edits.push(format!("delete {path} token"));
             edits.push(format!("set {path} token hash {}", Base64::encode_string(&token.hash)));
             edits.push(format!("set {path} token expires {}", token.expires));
@@ -118,6 +124,8 @@ fn granted(enrollment: &Enrollment, interface: &WireGuard, branch: &str) -> Opti
 mod tests {
     use super::*;
 
+    use config::merge::{Side, merge};
+
     const KEY: &str = "YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=";
     const THEIRS: &str = "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=";
 
@@ -145,6 +153,21 @@ mod tests {
         PublicKey(bytes.try_into().expect("32 bytes"))
     }
 
+    /// The places at which a commit that joins berlin conflicts with other edits of the same configuration.
+    fn conflicts(theirs: &[&str]) -> Vec<String> {
+        let base = config::parse(&text("")).expect("right");
+        let Ok(Decision::Commit(edits, _)) = asked("", 999) else { panic!("it is right") };
+        let edits: Vec<&str> = edits.iter().map(String::as_str).collect();
+        let [ours, theirs] = [&edits[..], theirs].map(|lines| {
+            let mut tree = base.clone();
+            let deleted = config::edits::carry_out(lines.iter().copied(), &mut tree).expect("right");
+            (tree, deleted)
+        });
+        let [ours, theirs] = [&ours, &theirs].map(|(tree, deleted)| Side { tree, deleted });
+        let conflicts = merge(&base, ours, theirs).err().unwrap_or_default();
+        conflicts.iter().map(|conflict| conflict.path.to_string()).collect()
+    }
+
     fn asked(more: &str, now: u64) -> Result<Decision, Refusal> {
         decide(&settings(more), "berlin", (&key(KEY).0, &key(THEIRS)), now)
     }
@@ -158,6 +181,10 @@ mod tests {
                 &*format!("set interfaces wireguard wg0 peer berlin public-key {THEIRS}"),
                 "set interfaces wireguard wg0 peer berlin allowed-ips 10.255.0.2/32",
                 "set interfaces wireguard wg0 peer berlin allowed-ips 10.2.0.0/24",
+                "delete service enrollment branch berlin address",
+                "set service enrollment branch berlin address 10.255.0.2",
+                "delete service enrollment branch berlin network",
+                "set service enrollment branch berlin network 10.2.0.0/24",
                 "delete service enrollment branch berlin token",
                 &format!("set service enrollment branch berlin token hash {KEY}"),
                 "set service enrollment branch berlin token expires 1000",
@@ -171,6 +198,17 @@ mod tests {
         let again = decide(&committed, "berlin", (&key(KEY).0, &key(THEIRS)), 999);
         assert_eq!(again, Ok(Decision::Again(granted)), "the answer may be lost");
         assert_eq!(decide(&committed, "berlin", (&key(KEY).0, &key(KEY)), 999), Err(Refusal::Used));
+    }
+
+    #[test]
+    fn what_a_branch_got_does_not_change_while_it_joins() {
+        let path = "service enrollment branch berlin";
+        let set = |words: &str| format!("set {path} {words}");
+        assert!(!conflicts(&[&format!("delete {path} network"), &set("network 10.3.0.0/24")]).is_empty());
+        assert!(!conflicts(&[&set("address 10.255.0.3")]).is_empty());
+        assert!(!conflicts(&[&set("token revoked")]).is_empty());
+        assert!(!conflicts(&[&format!("delete {path}"), &set("address 10.255.0.4")]).is_empty());
+        assert!(conflicts(&["set service enrollment branch lyon address 10.255.0.3"]).is_empty());
     }
 
     #[test]
