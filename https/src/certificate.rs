@@ -2,7 +2,7 @@
 
 use disk::{Folder, Wanted};
 use rcgen::{CertificateParams, DnType, KeyPair, date_time_ymd};
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -32,6 +32,11 @@ pub(crate) enum CertificateError {
         "{0}: {1}\n  fix: let the user of the daemon write there, or name a certificate of pki: set service https certificates certificate NAME"
     )]
     Io(String, io::Error),
+    #[error(
+        "{0}: the certificate or its key cannot be read: {1}\n  fix: bring the files back from a backup; or delete the folder, \
+         restart the daemon, and make the tokens again that were not used"
+    )]
+    Unreadable(String, pem::Error),
     #[error("a certificate cannot be made: {0}")]
     Made(#[from] rcgen::Error),
 }
@@ -40,6 +45,23 @@ pub(crate) enum CertificateError {
 pub(crate) struct Identity {
     pub(crate) chain: Vec<CertificateDer<'static>>,
     pub(crate) key: PrivateKeyDer<'static>,
+}
+
+/// The certificate of which others know the key: the one kept in a folder, however old. It is made only if there is none.
+pub(crate) fn lasting(
+    folder: &Path,
+    names: BTreeSet<String>,
+    days: u32,
+) -> Result<Identity, CertificateError> {
+    let io = |error| CertificateError::Io(folder.display().to_string(), error);
+    // The key is written first, and counts once a certificate is there.
+    for name in [CERTIFICATE, MADE] {
+        if folder.join(name).try_exists().map_err(io)? {
+            return read(folder)
+                .map_err(|error| CertificateError::Unreadable(folder.display().to_string(), error));
+        }
+    }
+    own(folder, names, days)
 }
 
 /// The certificate kept in a folder; a new one if there is none for these names, or if it expires.
@@ -86,9 +108,13 @@ fn kept(folder: &Path, names: &BTreeSet<String>, until: Duration) -> Option<Iden
     if made.names != *names || Duration::from_secs(made.expires) < until {
         return None;
     }
-    let certificate = CertificateDer::from_pem_file(folder.join(CERTIFICATE)).ok()?;
-    let key = PrivateKeyDer::from_pem_file(folder.join(KEY)).ok()?;
-    Some(Identity { chain: vec![certificate], key })
+    read(folder).ok()
+}
+
+fn read(folder: &Path) -> Result<Identity, pem::Error> {
+    let certificate = CertificateDer::from_pem_file(folder.join(CERTIFICATE))?;
+    let key = PrivateKeyDer::from_pem_file(folder.join(KEY))?;
+    Ok(Identity { chain: vec![certificate], key })
 }
 
 /// Writes the files; what they were made for comes last, as it makes them valid.
@@ -133,6 +159,35 @@ mod tests {
         assert_ne!(at(now + DAY, &names(&["localhost"]), 1), short);
         fs::write(folder.join(KEY), "nothing").expect("ours");
         assert_ne!(made(&wanted, 365), first);
+    }
+
+    #[test]
+    fn a_key_that_others_know_is_never_made_again_by_itself() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path().join("enrollment");
+        let lasting = |days| lasting(&folder, names(&["enrollment"]), days);
+        // It expires at once.
+        let first = lasting(0).map_err(|error| error.to_string()).expect("made").chain;
+        assert_eq!(lasting(0).map_err(|error| error.to_string()).expect("kept").chain, first);
+        let remade =
+            own(&folder, names(&["other"]), 0).map_err(|error| error.to_string()).expect("made").chain;
+        assert_ne!(remade, first, "others are made again");
+        fs::remove_file(folder.join(MADE)).expect("ours");
+        assert_eq!(lasting(1).map_err(|error| error.to_string()).expect("kept").chain, remade);
+        let key = fs::read(folder.join(KEY)).expect("ours");
+        for bad in [&b"nothing"[..], &key[..40], b""] {
+            fs::write(folder.join(KEY), bad).expect("ours");
+            let error = lasting(1).map(|_| ()).expect_err("it cannot be read").to_string();
+            assert!(
+                error.contains("cannot be read") && error.contains("fix: bring the files back"),
+                "{error}"
+            );
+            assert_eq!(fs::read(folder.join(KEY)).expect("ours"), bad, "it is left as it is");
+        }
+        fs::remove_file(folder.join(KEY)).expect("ours");
+        assert!(lasting(1).is_err());
+        fs::remove_dir_all(&folder).expect("ours");
+        assert!(lasting(1).is_ok_and(|new| new.chain != remade));
     }
 
     #[test]

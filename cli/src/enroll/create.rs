@@ -16,6 +16,7 @@ use ipnet::IpNet;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::ops::Range;
 use zeroize::Zeroizing;
 
 /// Addresses that are tried for a branch.
@@ -58,10 +59,12 @@ pub(super) fn create(head: &mut Gateway, wanted: &Create, json: bool) -> Outcome
         secret,
     };
     let text = token.encode().ok_or("a name has at most 64 characters\n  fix: take a shorter one")?;
-    let expires = output::now() + wanted.expires.as_secs();
+    let created = output::now();
+    let expires = created + wanted.expires.as_secs();
+    let times = created..expires;
     let mut tries = 0..TRIES;
     loop {
-        match head.put_in_force(&edits(name, &place, &hash, expires), &format!("token for branch {name}")) {
+        match head.put_in_force(&edits(name, &place, &hash, &times), &format!("token for branch {name}")) {
             Ok(()) => break,
             // Another branch may have got the address or a network meanwhile, and is named then.
             Err(Refusal::Wrong(errors)) => {
@@ -117,13 +120,14 @@ fn place(head: &Gateway, wanted: &Create) -> Result<Place, Failure> {
     Ok(Place { is_known: known.is_some(), address, networks })
 }
 
-fn edits(name: &str, place: &Place, hash: &str, expires: u64) -> Vec<Zeroizing<String>> {
+fn edits(name: &str, place: &Place, hash: &str, times: &Range<u64>) -> Vec<Zeroizing<String>> {
     let path = format!("service enrollment branch {name}");
     let mut edits: Vec<String> = place.is_known.then(|| format!("delete {path}")).into_iter().collect();
     edits.push(format!("set {path} address {}", place.address));
     edits.extend(place.networks.iter().map(|network| format!("set {path} network {network}")));
     edits.push(format!("set {path} token hash {hash}"));
-    edits.push(format!("set {path} token expires {expires}"));
+    edits.push(format!("set {path} token created {}", times.start));
+    edits.push(format!("set {path} token expires {}", times.end));
     edits.into_iter().map(Zeroizing::new).collect()
 }
 

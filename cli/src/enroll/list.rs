@@ -80,7 +80,7 @@ mod tests {
     fn a_branch_waits_until_it_joins_or_its_token_ends() {
         let branch =
             |joined, token| Branch { address: [10, 255, 0, 2].into(), networks: Vec::new(), token, joined };
-        let token = |is_revoked| Some(Token { hash: [0; 32], expires: 100, is_revoked });
+        let token = |is_revoked| Some(Token { hash: [0; 32], created: None, expires: 100, is_revoked });
         assert_eq!(state(&branch(None, token(false)), false, 99), "waiting");
         assert_eq!(state(&branch(None, token(false)), false, 100), "expired");
         assert_eq!(state(&branch(None, token(true)), false, 99), "revoked");

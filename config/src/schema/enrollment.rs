@@ -35,6 +35,11 @@ pub(super) static NODES: &[Node] = &[
     value("service enrollment branch <branch> joined", TIME, "When it joined, in seconds since 1970"),
     values("service enrollment branch <branch> network", Type::Prefix, "Network behind the branch"),
     value(
+        "service enrollment branch <branch> token created",
+        TIME,
+        "When the token was made, in seconds since 1970",
+    ),
+    value(
         "service enrollment branch <branch> token expires",
         TIME,
         "When the token expires, in seconds since 1970",

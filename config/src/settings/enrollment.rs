@@ -61,6 +61,8 @@ pub struct Branch {
 pub struct Token {
     /// SHA-256 of its secret.
     pub hash: [u8; 32],
+    /// When it was made, in seconds since 1970, if that is known.
+    pub created: Option<u64>,
     /// When it expires, in seconds since 1970.
     pub expires: u64,
     /// Not accepted, whether or not it has expired.
@@ -152,6 +154,7 @@ impl Reader {
         let read = token.and_then(|token| {
             Some(Token {
                 hash: *key_of(token.value("hash")?)?,
+                created: set(token, "created"),
                 expires: set(token, "expires")?,
                 is_revoked: token.has("revoked"),
             })

@@ -10,6 +10,9 @@ use crypto::{PrivateKey, PublicKey};
 use std::net::SocketAddr;
 use subtle::ConstantTimeEq;
 
+/// Seconds by which a clock may be set back when it is corrected.
+const CLOCK_SET_BACK: u64 = 300;
+
 /// Why a request with the right secret is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
@@ -21,6 +24,8 @@ pub(super) enum Refusal {
     Used,
     /// Its peer is disabled on this interface: there would be no tunnel.
     Disabled(String),
+    /// The token was made later than now: nobody can say whether it has expired.
+    ClockBehind,
 }
 
 /// What is to be done.
@@ -40,6 +45,10 @@ impl Refusal {
             Self::Revoked => format!("the token of branch {branch} was revoked"),
             Self::Used => format!("the token of branch {branch} was used by another router"),
             Self::Disabled(_) => format!("branch {branch} is disabled at head office"),
+            Self::ClockBehind => {
+                "the clock of head office is wrong: it is before the time at which the token was made"
+                    .to_owned()
+            }
         };
         let fix = match self {
             Self::Used => format!(
@@ -48,9 +57,16 @@ impl Refusal {
             Self::Disabled(interface) => format!(
                 "at head office: postern configure, delete interfaces wireguard {interface} peer {branch} disable"
             ),
+            Self::ClockBehind => {
+                "at head office: set the clock; then type the same command again here".to_owned()
+            }
             _ => format!("at head office: postern enroll create {branch}"),
         };
-        (StatusCode::GONE, Refused { error, fix })
+        let may_ask_again = matches!(self, Self::Disabled(_) | Self::ClockBehind);
+        (
+            if may_ask_again { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::GONE },
+            Refused { error, fix },
+        )
     }
 }
 
@@ -69,6 +85,9 @@ pub(super) fn decide(
     let interface = settings.wireguard.get(&enrollment.interface).ok_or(Refusal::Unknown)?;
     if token.is_revoked {
         return Err(Refusal::Revoked);
+    }
+    if token.created.is_some_and(|created| now + CLOCK_SET_BACK < created) {
+        return Err(Refusal::ClockBehind);
     }
     if token.expires <= now {
         return Err(Refusal::Expired);
@@ -93,6 +112,7 @@ pub(super) fn decide(
             edits.extend(known.networks.iter().map(|network| format!("set {path} network {network}")));
             edits.push(format!("delete {path} token"));
             edits.push(format!("set {path} token hash {}", Base64::encode_string(&token.hash)));
+            edits.extend(token.created.map(|created| format!("set {path} token created {created}")));
             edits.push(format!("set {path} token expires {}", token.expires));
             edits.push(format!("set {path} joined {now}"));
             Ok(Decision::Commit(edits, granted))
@@ -229,6 +249,10 @@ mod tests {
     #[test]
     fn what_is_over_is_refused_and_says_what_to_type() {
         assert_eq!(asked("", 1000), Err(Refusal::Expired));
+        let created = "set service enrollment branch berlin token created 900";
+        assert_eq!(asked(created, 599), Err(Refusal::ClockBehind), "it may have expired");
+        assert!(asked(created, 600).is_ok(), "clocks are corrected");
+        assert_eq!(Refusal::ClockBehind.answer("berlin").0, 503);
         assert_eq!(asked("set service enrollment branch berlin token revoked", 1), Err(Refusal::Revoked));
         assert_eq!(asked("set service enrollment branch berlin joined 1", 2), Err(Refusal::Used));
         assert_eq!(asked("delete service enrollment branch berlin token", 1), Err(Refusal::Unknown));

@@ -63,7 +63,7 @@ pub(crate) struct Enrolling {
 
 /// Why a request is refused.
 enum Denied {
-    /// This answer is meant for good.
+    /// For good, or until a person at head office has done something.
     Refused(StatusCode, Refused),
     /// It may be sent again.
     Later(String),
@@ -227,6 +227,7 @@ fn not_taken(error: crate::daemon::Refused, branch: &str) -> Denied {
 
 fn refused(refusal: &Refusal, branch: &str) -> Denied {
     let (status, refused) = refusal.answer(branch);
+    tracing::warn!("enrollment: branch {branch} cannot join: {}", refused.error);
     Denied::Refused(status, refused)
 }
 

@@ -30,7 +30,7 @@ fn pin_of(certificate: &CertificateDer<'_>) -> Result<[u8; 32], Error> {
 pub(crate) fn config(folder: &Path) -> Result<(Arc<ServerConfig>, String), String> {
     let names = BTreeSet::from([NAME.to_owned()]);
     let Identity { chain, key } =
-        certificate::own(folder, names, LIFETIME_DAYS).map_err(|error| error.to_string())?;
+        certificate::lasting(folder, names, LIFETIME_DAYS).map_err(|error| error.to_string())?;
     let pin = pin_of(&chain[0]).map_err(|error| error.to_string())?;
     let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&[&TLS13])
