@@ -47,6 +47,11 @@ struct Place {
 
 pub(super) fn create(head: &mut Gateway, wanted: &Create, json: bool) -> Outcome {
     let name = &wanted.branch;
+    if name.is_empty() {
+        return Err(
+            "the branch has no name\n  fix: postern enroll create berlin --networks 10.2.0.0/24".into()
+        );
+    }
     let mut place = place(head, wanted)?;
     let secret = Token::secret(&mut System::default());
     let hash = Base64::encode_string(&hash(secret.expose()));

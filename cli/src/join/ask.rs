@@ -146,7 +146,12 @@ fn fix(error: EnrollError) -> Option<String> {
             "use no other way than the one you trust; if head office was set up anew, there: postern enroll create"
                 .to_owned(),
         ),
-        _ => None,
+        EnrollError::Unanswered(_) => Some(
+            "type the same command again; if that does not help, at head office: journalctl -u postern, and the same \
+             version of Postern on both"
+                .to_owned(),
+        ),
+        EnrollError::Unreachable(_) | EnrollError::Refused(_) => None,
     }
 }
 
@@ -167,6 +172,9 @@ mod tests {
         let other = tried("198.51.100.2:9588", "its key is another one", Some("do that"));
         let text = failed(&[silent, other]);
         assert!(text.ends_with("198.51.100.2:9588: its key is another one\n  fix: do that"), "{text}");
+        // It was reached: no port is in the way.
+        let strange = fix(EnrollError::Unanswered("it answers 502, and nothing that is known".to_owned()));
+        assert!(strange.is_some_and(|fix| fix.contains("same version") && !fix.contains("port")));
         let rude = tried("198.51.100.3:9588", "\u{1b}[2J", None);
         assert!(!failed(&[rude]).contains('\u{1b}'));
     }
