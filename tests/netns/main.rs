@@ -11,6 +11,7 @@ mod devices;
 mod dpdk;
 mod engines;
 mod enrollment;
+mod enrollment_conflicts;
 mod esp;
 mod frames;
 mod handoff;
