@@ -1,8 +1,8 @@
 //! Branches that want what others have, and changes at head office at the same time.
 
 use crate::daemon::{Site, key_pair};
-use crate::support::{postern, sites};
-use lab::Lab;
+use crate::support::{PATIENCE, postern, sites};
+use lab::{Lab, wait_until};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -53,8 +53,12 @@ impl Head {
 
     /// Commits lines of set and delete.
     fn configure(&self, lines: &[&str]) {
+        self.commit(lines, "commit");
+    }
+
+    fn commit(&self, lines: &[&str], commit: &str) {
         let lines = lines.iter().flat_map(|line| ["-c", line]);
-        let words: Vec<&str> = std::iter::once("configure").chain(lines).chain(["-c", "commit"]).collect();
+        let words: Vec<&str> = std::iter::once("configure").chain(lines).chain(["-c", commit]).collect();
         let output = self.command(&words).output().expect("it runs");
         assert!(output.status.success(), "{}", said(&output));
     }
@@ -64,6 +68,15 @@ impl Head {
         let started = words
             .map(|words| self.command(&[&["enroll", "--json"], words].concat()).spawn().expect("it starts"));
         started.map(|process| process.wait_with_output().expect("it ends"))
+    }
+
+    /// Keeps others from writing the file.
+    fn keep_file(&self) -> File {
+        let name = self.site.file.file_name().expect("a name").to_string_lossy().into_owned();
+        let beside = self.site.file.with_file_name(format!(".{name}.postern-new"));
+        let file = File::create(&beside).expect("its folder is there");
+        file.lock().expect("nobody has it");
+        file
     }
 
     fn saved(&self) -> String {
@@ -174,10 +187,7 @@ fn a_branch_joins_only_when_head_office_has_saved_it() {
     let mut branch = Site::new(&head.lab, "b", "");
     std::fs::write(&branch.file, "set system allow-empty\n").expect("its folder is there");
     branch.start(&mut head.lab);
-    let name = head.site.file.file_name().expect("a name").to_string_lossy().into_owned();
-    let beside = head.site.file.with_file_name(format!(".{name}.postern-new"));
-    let other = File::create(&beside).expect("its folder is there");
-    other.lock().expect("nobody has it");
+    let other = head.keep_file();
     // The token counts, although it is not saved.
     let output = head.enroll(&["create", "berlin", "--networks", "10.2.0.0/24"]);
     assert!(said(&output).contains("not saved\n  fix: postern configure -c save"), "{}", said(&output));
@@ -197,4 +207,20 @@ fn a_branch_joins_only_when_head_office_has_saved_it() {
     let output = join();
     assert!(output.status.success(), "{}\n{}", said(&output), head.site.logged());
     assert!(head.saved().contains("peer berlin public-key"), "{}", head.saved());
+}
+
+#[test]
+fn a_commit_that_may_be_undone_is_not_saved_with_a_token() {
+    let Some(head) = Head::new() else { return };
+    let other = head.keep_file();
+    let create = head.command(&["enroll", "--json", "create", "berlin"]).spawn().expect("it starts");
+    wait_until(PATIENCE, || head.done(&["list"])[0]["branch"] == "berlin").expect("it is in force");
+    head.commit(&["set interfaces wireguard wg0 mtu 1300"], "commit-confirm 5");
+    let output = create.wait_with_output().expect("it ends");
+    assert!(said(&output).contains("the last commit is not confirmed"), "{}", said(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("PE1"), "the token counts");
+    drop(other);
+    let text = head.refused(&["create", "lyon"]);
+    assert!(text.contains("not confirmed"), "{text}");
+    assert!(!head.saved().contains("mtu 1300"), "{}", head.saved());
 }

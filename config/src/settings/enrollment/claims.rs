@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Prefixes that no site has (RFC 6890), and what they are.
 const RESERVED: [(IpNet, &str); 10] = [
-    (v4(0, 0, 8), "this network"),
+    (v4(0, 0, 8), "unspecified"),
     (v4(127, 0, 8), "loopback"),
     (v4(169, 254, 16), "link-local"),
     (v4(224, 0, 4), "multicast"),
