@@ -7,6 +7,7 @@
 //! lost. Each commit is saved.
 
 mod ask;
+mod check;
 
 pub(crate) use ask::{Arguments as Asked, serve};
 
@@ -14,17 +15,20 @@ use crate::answer::{self, Answer};
 use crate::enroll::{Gateway, warn};
 use crate::{Failure, Outcome};
 use base64ct::{Base64, Encoding};
+use check::{Checked, Here, check};
 use clap::Args;
 use config::settings::WireGuard;
 use crypto::random::System;
 use crypto::{PrivateKey, PublicKey};
 use gateway::api::model::Advice;
 use gateway::facts::model::Facts;
+use gateway::host::netlink::Netlink;
+use gateway::host::netlink::inventory::Interface;
 use https::enrollment::{Granted, Request, Token, VERSION};
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use serde::Serialize;
 use std::io::{self, Read};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -39,6 +43,8 @@ const MTU: u32 = 1420;
 /// How long the handshake may take, and how often the daemon is asked for it.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(100);
+/// Whether the kernel forwards IPv4.
+const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
 /// Bytes of a token on standard input.
 const LONGEST: u64 = 4096;
 
@@ -50,6 +56,9 @@ pub(crate) struct Arguments {
     /// The WireGuard interface for the tunnel
     #[arg(long, default_value = "wg0")]
     interface: String,
+    /// A network that head office may have although this router is in it, or although it is everything
+    #[arg(long, value_name = "PREFIX")]
+    allow: Vec<IpNet>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -76,7 +85,7 @@ struct Joined {
     warnings: Vec<Advice>,
 }
 
-pub(crate) fn run(Arguments { token, interface, json, api }: Arguments) -> Outcome {
+pub(crate) fn run(Arguments { token, interface, allow, json, api }: Arguments) -> Outcome {
     let token = read(&token)?;
     let mut branch = Gateway::read(api)?;
     let (key, is_new) = own_key(&mut branch, &interface)?;
@@ -97,12 +106,19 @@ pub(crate) fn run(Arguments { token, interface, json, api }: Arguments) -> Outco
             return Err(error.text.into());
         }
     };
-    let edits = edits(&interface, &granted, server).ok_or(
+    // The one that has answered comes last.
+    let head_office: Vec<IpAddr> = token.addresses.iter().copied().chain([server.ip()]).collect();
+    let here = Here { addresses: &own_addresses(&interface)?, head_office: &head_office, allowed: &allow };
+    let checked = check(&granted, &here)?;
+    let carried = checked.networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    eprintln!("Head office takes {carried} through the tunnel.");
+    let edits = edits(&interface, &granted, &checked, server).ok_or(
         "the answer of head office cannot be used\n  fix: install the same version of Postern on both",
     )?;
     branch.commit(&edits, &format!("joined as branch {}", token.branch))?;
     eprintln!("Joined as branch {}: {} in the tunnel.", token.branch, granted.address);
     let outcome = wait(&branch, &interface);
+    forward(&mut branch, &granted.behind);
     let peer = &branch.settings.wireguard[&interface].peers[PEER];
     let joined = Joined {
         branch: token.branch.clone(),
@@ -169,13 +185,41 @@ fn check_unused(known: &WireGuard, interface: &str) -> Outcome {
     Ok(())
 }
 
+/// Has the kernel forward for the devices behind this router, unless it does, or the configuration says that it shall not. What is
+/// missing then is among the warnings.
+fn forward(branch: &mut Gateway, behind: &[String]) {
+    let has_devices = behind.iter().any(|network| network.parse::<Ipv4Net>().is_ok());
+    let is_off = std::fs::read_to_string(FORWARDING).is_ok_and(|text| text.trim() == "0");
+    if has_devices && is_off && branch.settings.machine.forwards_v4.is_none() {
+        let set = Zeroizing::new("set system ip forwarding".to_owned());
+        match branch.commit(&[set], "devices behind this router") {
+            Ok(()) => eprintln!("The kernel forwards for {} from now on.", behind.join(", ")),
+            Err(error) => eprintln!("The kernel does not forward: {error}"),
+        }
+    }
+}
+
+/// The addresses of this machine, but for those of the tunnel and the loopback, with their interfaces.
+fn own_addresses(tunnel: &str) -> Result<Vec<(String, IpNet)>, Failure> {
+    let found = Netlink::open()?.interfaces()?;
+    let others = found.into_iter().filter(|it| it.name != tunnel && !it.flags.contains(&"LOOPBACK"));
+    let of_one = |it: Interface| {
+        let addresses = it.addresses.into_iter().filter_map(|own| IpNet::new(own.address, own.prefix).ok());
+        addresses.map(|own| (it.name.clone(), own)).collect::<Vec<_>>()
+    };
+    Ok(others.flat_map(of_one).collect())
+}
+
 /// Our side of the tunnel. None if the answer has a part that is not what it should be.
-fn edits(interface: &str, granted: &Granted, server: SocketAddr) -> Option<Vec<Zeroizing<String>>> {
+fn edits(
+    interface: &str,
+    granted: &Granted,
+    checked: &Checked,
+    server: SocketAddr,
+) -> Option<Vec<Zeroizing<String>>> {
     let path = format!("interfaces wireguard {interface}");
-    let address: IpNet = granted.address.parse().ok()?;
+    let Checked { address, networks, endpoints } = checked;
     let key: [u8; 32] = Base64::decode_vec(&granted.public_key).ok()?.try_into().ok()?;
-    let endpoints: Option<Vec<SocketAddr>> = granted.endpoints.iter().map(|it| it.parse().ok()).collect();
-    let endpoints = endpoints?;
     // The address that has answered is reachable from here. The others follow in the order of head office.
     let endpoint = *endpoints.iter().find(|it| it.ip() == server.ip()).or(endpoints.first())?;
     let backups = endpoints.iter().filter(|it| **it != endpoint);
@@ -193,8 +237,7 @@ fn edits(interface: &str, granted: &Granted, server: SocketAddr) -> Option<Vec<Z
         edits.push(format!("set {path} peer {PEER} backup-address {text}"));
     }
     edits.push(format!("set {path} peer {PEER} persistent-keepalive {KEEPALIVE}"));
-    for network in &granted.networks {
-        let network: IpNet = network.parse().ok()?;
+    for network in networks {
         edits.push(format!("set {path} peer {PEER} allowed-ips {network}"));
     }
     Some(edits.into_iter().map(Zeroizing::new).collect())
@@ -239,10 +282,21 @@ mod tests {
         }
     }
 
+    fn checked() -> Checked {
+        let read = |text: &str| text.parse().expect("literal");
+        Checked {
+            address: read("10.255.0.2/32"),
+            networks: ["10.1.0.0/24", "10.255.0.0/24"].map(read).to_vec(),
+            endpoints: ["198.51.100.1:51820", "[2001:db8::1]:51820"]
+                .map(|text| text.parse().expect("literal"))
+                .to_vec(),
+        }
+    }
+
     #[test]
     fn the_tunnel_goes_to_the_address_that_has_answered() {
         let lines = |server: &str| {
-            let edits = edits("wg0", &granted(), server.parse().expect("right")).expect("right");
+            let edits = edits("wg0", &granted(), &checked(), server.parse().expect("right")).expect("right");
             edits.iter().map(|it| it.to_string()).collect::<Vec<_>>().join("\n")
         };
         let text = lines("[2001:db8::1]:9588");
@@ -255,16 +309,13 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_no_answer_changes_nothing() {
+    fn a_key_that_is_none_changes_nothing() {
         let server = "198.51.100.1:9588".parse().expect("right");
-        let line = "10.1.0.0/24\nset system open-at-exit".to_owned();
-        let wrong = [
-            Granted { address: line.clone(), ..granted() },
-            Granted { public_key: "AAAA".to_owned(), ..granted() },
-            Granted { endpoints: Vec::new(), ..granted() },
-            Granted { endpoints: vec![line.clone()], ..granted() },
-            Granted { networks: vec![line], ..granted() },
-        ];
-        assert!(wrong.iter().all(|granted| edits("wg0", granted, server).is_none()));
+        for key in ["AAAA", "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\nset system open-at-exit"] {
+            let wrong = Granted { public_key: key.to_owned(), ..granted() };
+            assert!(edits("wg0", &wrong, &checked(), server).is_none(), "{key}");
+        }
+        let none = Checked { endpoints: Vec::new(), ..checked() };
+        assert!(edits("wg0", &granted(), &none, server).is_none());
     }
 }

@@ -6,6 +6,7 @@ mod uplinks;
 
 use crate::daemon::{Site, key_pair};
 use crate::support::{PATIENCE, answers, postern, sites_and};
+use lab::files::Files;
 use lab::{Lab, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -140,6 +141,26 @@ fn a_branch_joins_in_two_commands_and_its_devices_reach_head_office() {
     offices.enroll(&["retire", "potsdam"]);
     assert!(!Offices::saved(&offices.head).contains("potsdam"), "neither peer nor branch is left");
     wait_until(PATIENCE, || !answers(&offices.lab, "lb", DEVICE_A)).expect("the tunnel has ended");
+}
+
+#[test]
+fn a_branch_forwards_for_its_devices_once_it_has_joined() {
+    let Some(mut offices) = Offices::new() else { return };
+    offices.branch.signal(Signal::TERM);
+    let process = offices.branch.process.expect("it was started");
+    wait_until(PATIENCE, || offices.lab.ended(process).is_some()).expect("it ends");
+    let off = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "0");
+    offices.lab.enter("b", off).expect("entered").expect("it does not forward");
+    // A machine has one daemon that changes it: others run beside this test.
+    let root = Files::default();
+    std::os::unix::fs::symlink("/proc", root.path().join("proc")).expect("a folder");
+    let folder = root.path().display().to_string();
+    let verb = ["run", "--machine-root", &folder];
+    offices.branch.start_with(&mut offices.lab, &verb, "info", PATIENCE).expect("it starts");
+    let token = offices.token(&[]);
+    offices.joins(&token);
+    wait_until(PATIENCE, || offices.devices_meet()).expect("devices reach each other");
+    assert!(Offices::saved(&offices.branch).contains("set system ip forwarding\n"));
 }
 
 #[test]

@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_secs(5);
 const SNMPD_WAITS: u8 = 5;
 /// How long snmpd may take to read, or to send the rest of a message.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// How often a read returns although nothing has come.
+/// How often a read or a write returns although nothing has come or gone.
 const TICK: Duration = Duration::from_secs(1);
 
 /// snmpd does not want the session, or the objects.
@@ -58,7 +58,7 @@ impl Connection {
     pub(super) fn open(master: &Path) -> Result<Self, Failure> {
         let stream = UnixStream::connect(master)?;
         stream.set_read_timeout(Some(TICK))?;
-        stream.set_write_timeout(Some(DEADLINE))?;
+        stream.set_write_timeout(Some(TICK))?;
         let mut connection = Self { stream, buffer: Vec::new(), since: None, session: 0, packet: 0 };
         let packet = connection.number();
         let opened = connection.exchange(&agentx::open(packet, SNMPD_WAITS, "Postern VPN gateway"))?;
@@ -73,15 +73,33 @@ impl Connection {
         self.packet
     }
 
+    /// Sends a message. The deadline is for all of it: an snmpd that reads a few bytes at a time holds nothing up.
+    fn send(&mut self, mut message: &[u8]) -> Outcome {
+        let begun = Instant::now();
+        while !message.is_empty() {
+            match self.stream.write(message) {
+                Ok(0) => return Err("it has closed the connection".into()),
+                Ok(sent) => message = &message[sent..],
+                Err(error) if is_nothing(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+            if !message.is_empty() && begun.elapsed() > DEADLINE {
+                return Err("it does not read what it is sent".into());
+            }
+        }
+        Ok(())
+    }
+
     /// Sends what snmpd must accept.
     fn exchange(&mut self, message: &[u8]) -> Result<Header, Failure> {
-        self.stream.write_all(message)?;
+        self.send(message)?;
         let begun = Instant::now();
         while begun.elapsed() < DEADLINE {
             match self.receive()? {
                 Some((header, Message::Response(0))) => return Ok(header),
                 Some((_, Message::Response(error))) => return Err(Refused(error).into()),
-                Some((_, other)) => return Err(format!("no response, but {other:?}").into()),
+                // Its content is not for the log.
+                Some(_) => return Err("it answers with something else than a response".into()),
                 None => {}
             }
         }
@@ -128,7 +146,7 @@ impl Connection {
             if let Some((header, message)) = received {
                 match answer(&header, &message, source.mib()) {
                     Next::Send(bytes) => {
-                        self.stream.write_all(&bytes)?;
+                        self.send(&bytes)?;
                         reporter.has_answered();
                     }
                     Next::Nothing => {}
@@ -137,7 +155,7 @@ impl Connection {
             }
             for (event, binds) in traps {
                 let packet = self.number();
-                self.stream.write_all(&agentx::notify(self.session, packet, &event, &binds))?;
+                self.send(&agentx::notify(self.session, packet, &event, &binds))?;
                 reporter.has_told();
             }
             reporter.report();
@@ -148,4 +166,31 @@ impl Connection {
 /// Whether nothing has come within the time of a read.
 fn is_nothing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_snmpd_that_reads_a_little_at_a_time_is_given_up() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        ours.set_write_timeout(Some(TICK)).expect("a socket");
+        ours.set_read_timeout(Some(TICK)).expect("a socket");
+        let mut connection =
+            Connection { stream: ours, buffer: Vec::new(), since: None, session: 0, packet: 0 };
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let reader = std::thread::spawn(move || {
+            let pause = Duration::from_millis(200);
+            while stopped.recv_timeout(pause) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                theirs.read_exact(&mut [0; 512]).expect("there is more");
+            }
+        });
+        let begun = Instant::now();
+        let refused = connection.send(&vec![0; 8 << 20]).expect_err("it takes too long").to_string();
+        assert!(refused.contains("does not read"), "{refused}");
+        assert!(begun.elapsed() < DEADLINE + 3 * TICK, "{:?}", begun.elapsed());
+        drop(stop);
+        reader.join().expect("it ends");
+    }
 }

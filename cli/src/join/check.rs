@@ -35,10 +35,12 @@ pub(super) struct Checked {
 /// Checks an answer.
 pub(super) fn check(granted: &Granted, here: &Here<'_>) -> Result<Checked, Failure> {
     if granted.version != VERSION {
-        let text = format!("head office answers in version {}, and this program knows {VERSION}", granted.version);
+        let text =
+            format!("head office answers in version {}, and this program knows {VERSION}", granted.version);
         return Err(format!("{text}\n  fix: install the same version of Postern on both").into());
     }
-    let unusable = "the answer of head office cannot be used\n  fix: install the same version of Postern on both";
+    let unusable =
+        "the answer of head office cannot be used\n  fix: install the same version of Postern on both";
     let address: IpNet = granted.address.parse().map_err(|_| unusable)?;
     let networks: Result<Vec<IpNet>, _> = granted.networks.iter().map(|it| it.parse::<IpNet>()).collect();
     let endpoints: Result<Vec<SocketAddr>, _> = granted.endpoints.iter().map(|it| it.parse()).collect();
@@ -52,7 +54,9 @@ pub(super) fn check(granted: &Granted, here: &Here<'_>) -> Result<Checked, Failu
     }
     let is_named = |it: &SocketAddr| it.port() != 0 && here.head_office.contains(&it.ip());
     let mut named: Vec<SocketAddr> = endpoints.iter().copied().filter(is_named).collect();
-    if let (true, Some(first), Some(answered)) = (named.is_empty(), endpoints.first(), here.head_office.last()) {
+    if let (true, Some(first), Some(answered)) =
+        (named.is_empty(), endpoints.first(), here.head_office.last())
+    {
         // Head office may know its address behind a NAT only; the branch knows the one that has answered.
         named.push(SocketAddr::new(*answered, first.port()));
     }
@@ -68,7 +72,8 @@ fn check_address(address: IpNet, here: &Here<'_>) -> Result<(), Failure> {
     if !is_unicast(address.addr()) {
         return Err(format!("{text}, which no machine can have\n  fix: {fix}").into());
     }
-    let taken = here.addresses.iter().find(|(_, own)| own.contains(&address.addr()) || address.trunc().contains(own));
+    let taken =
+        here.addresses.iter().find(|(_, own)| own.contains(&address.addr()) || address.trunc().contains(own));
     match taken {
         Some((name, own)) => Err(format!("{text}, and {name} has {own}\n  fix: {fix}").into()),
         None => Ok(()),
@@ -106,7 +111,9 @@ fn check_network(network: IpNet, here: &Here<'_>) -> Result<(), Failure> {
 /// Whether a machine of a site can have the address.
 fn is_unicast(address: IpAddr) -> bool {
     let is_local = match address {
-        IpAddr::V4(address) => address.is_link_local() || address.octets()[0] == 0 || address >= Ipv4Addr::new(240, 0, 0, 0),
+        IpAddr::V4(address) => {
+            address.is_link_local() || address.octets()[0] == 0 || address >= Ipv4Addr::new(240, 0, 0, 0)
+        }
         IpAddr::V6(address) => address.is_unicast_link_local(),
     };
     !(address.is_loopback() || address.is_multicast() || address.is_unspecified() || is_local)
@@ -155,7 +162,8 @@ mod tests {
 
     #[test]
     fn what_is_not_head_offices_to_give_is_refused() {
-        let networks = |all: &[&str]| Granted { networks: all.iter().map(|&it| it.to_owned()).collect(), ..granted() };
+        let networks =
+            |all: &[&str]| Granted { networks: all.iter().map(|&it| it.to_owned()).collect(), ..granted() };
         let address = |text: &str| Granted { address: text.to_owned(), ..granted() };
         for (granted, said) in [
             (networks(&["10.2.0.0/25", "10.2.0.128/25"]), "behind eth1"),

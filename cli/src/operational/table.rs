@@ -543,6 +543,8 @@ pub(super) static WORDS: &[(&str, &str)] = &[
     ("show system commit diff", "Show what a revision changed"),
     ("show vpn ipsec remote-access", "Connections of remote users"),
     ("show system", "Processor, processes, accelerators and settings of this machine"),
+    ("show nat source", "Rules for packets that leave"),
+    ("show nat destination", "Rules for packets that arrive"),
     ("show system option", "Options of the machine"),
     ("show system acceleration qat device", "One device"),
     ("show hardware", "Processor and sensors"),

@@ -161,8 +161,8 @@ fn lines_at_a_level_change_the_candidate_and_commit_puts_it_in_force() {
 #[test]
 fn errors_have_the_words_that_scripts_look_for() {
     let mut test = Test::new();
-    let said = test.refuses("set interfaces ethernet eth0");
-    assert!(said.contains("Configuration path: [interfaces ethernet"), "{said}");
+    let said = test.refuses("set interfaces bonding bond0");
+    assert!(said.contains("Configuration path: [interfaces bonding"), "{said}");
     assert!(said.ends_with("Set failed") && said.contains("fix: "), "{said}");
     let said = test.refuses("set interfaces wireguard wg0 mtu 12");
     assert!(said.contains("Value validation failed") && said.ends_with("Set failed"), "{said}");
