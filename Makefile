@@ -8,7 +8,7 @@ TARGET ?=
 FUZZ_SECONDS ?= 60
 RUN ?= bench/runs/$(shell date +%F)-$(shell uname -m)
 
-.PHONY: help setup build demo test lint fuzz bench docs install dist dist-check clean
+.PHONY: help setup build demo test lint fuzz bench docs install dist image dist-check clean
 
 help:
 	@echo "make demo    two sites on this machine, a tunnel between them, real traffic, a table (root)"
@@ -18,8 +18,9 @@ help:
 	@echo "make bench   all benchmarks, written to RUN=$(RUN) (root)"
 	@echo "make docs    the guide as a book, in target/book"
 	@echo "make setup   only what these need"
-	@echo "make dist    .deb, .rpm and a tarball of this machine's architecture, in target/dist; make dist-check tries them (root)"
+	@echo "make dist    .deb, .rpm, a tarball and an image of this machine's architecture, in target/dist; make dist-check tries them (root)"
 	@echo "             TARGET=aarch64, armv7, ... builds for ARM, in target/dist/TARGET (root); scripts/cross.sh list names all"
+	@echo "make image   only the image for containers"
 	@echo "make install the program to /usr/local/bin, with its second name for wg-quick, man pages and completions; FEATURES=dpdk"
 
 setup:
@@ -67,11 +68,13 @@ endif
 	target/release/postern generate manual $(DESTDIR)/usr/local/share
 
 dist:
-	$(if $(TARGET),,$(MAKE) build)
-	TARGET=$(TARGET) scripts/dist.sh make
+	TARGET=$(TARGET) CARGO=$(CARGO) scripts/dist.sh make
 
-dist-check: build
-	scripts/dist.sh check
+image:
+	TARGET=$(TARGET) CARGO=$(CARGO) scripts/dist.sh image
+
+dist-check:
+	TARGET=$(TARGET) CARGO=$(CARGO) scripts/dist.sh check
 
 clean:
 	$(CARGO) clean

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Builds the program for another processor, in a Debian of its own below .peers/cross (root; 3 minutes and 5 GB, once).
 #   scripts/cross.sh list                  the targets
+#   scripts/cross.sh triple TARGET         what compilers call it
 #   scripts/cross.sh build TARGET          build it: .peers/cross/target/TARGET/postern, stripped
 #   scripts/cross.sh run TARGET WORDS...   run it in an emulated processor
 # The host needs no other Rust: the compiler and its libraries for ARM are packages of that Debian, and zig (from PyPI) links for the C
-# library of Debian 11.
+# library of Debian 11, or with musl into a static program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD/.peers/cross
@@ -14,8 +15,11 @@ glibc=2.31
 say() { printf '\033[1m[cross]\033[0m %s\n' "$*"; }
 fail() { printf '%s\n' "$@" >&2; exit 1; }
 
-# Sets what a target means: the triple, the emulator with its processor, the prefix of binutils, and flags for Rust and C.
+# Sets what a target means: the triple, the C library's version, the emulator with its processor, the prefix of binutils, options of
+# cargo, and flags for Rust and C.
 #   aarch64            any 64-bit ARM; AES and PMULL are found at run time
+#   aarch64-musl, x86_64-musl
+#                      static programs, which need nothing of the machine and can load no engines
 #   armv7              any 32-bit ARMv7 with hardware floating point
 #   armv7-cortex-a7, armv7-cortex-a9, armv7-cortex-a15, armv7-krait
 #                      the same with NEON, scheduled for this core
@@ -23,6 +27,8 @@ describe() {
   local cpu=
   case $1 in
     aarch64) triple=aarch64-unknown-linux-gnu emulator=(qemu-aarch64 -cpu cortex-a53) binutils=aarch64-linux-gnu ;;
+    aarch64-musl) describe aarch64; static aarch64 ;;
+    x86_64-musl) emulator=(env) binutils=x86_64-linux-gnu; static x86_64 ;;
     armv7) triple=armv7-unknown-linux-gnueabihf emulator=(qemu-arm -cpu cortex-a15) binutils=arm-linux-gnueabihf ;;
     armv7-cortex-a7) cpu=cortex-a7 ;;
     armv7-cortex-a9) cpu=cortex-a9 ;;
@@ -37,7 +43,12 @@ describe() {
   c_flags="-mcpu=${cpu//-/_}"
 }
 
-list() { printf '%s\n' aarch64 armv7 armv7-cortex-a7 armv7-cortex-a9 armv7-cortex-a15 armv7-krait; }
+# A static program: there is no package of the standard library for musl, so it is built too, which asks for the compiler's next features.
+static() {
+  triple=$1-unknown-linux-musl version='' options=(-Zbuild-std=std,panic_abort) environment=(RUSTC_BOOTSTRAP=1)
+}
+
+list() { printf '%s\n' aarch64 aarch64-musl x86_64-musl armv7 armv7-cortex-a7 armv7-cortex-a9 armv7-cortex-a15 armv7-krait; }
 
 # Runs a command in that Debian.
 inside() {
@@ -94,14 +105,26 @@ mount_all() {
   mount --bind "$crates" "$root/root/.cargo/registry"
 }
 
+# cargo-zigbuild puts zig's objects for the start of a program where the compiler names its own, which this one does not bring.
+make_start() {
+  local folder name
+  [[ $triple == *-musl ]] || return 0
+  folder=$(inside rustc --print sysroot)/lib/rustlib/$triple/lib/self-contained
+  inside mkdir -p "$folder"
+  for name in crt1 rcrt1 Scrt1 crti crtn crtbegin crtbeginS crtbeginT crtend crtendS; do
+    [ -e "$root$folder/$name.o" ] || : > "$root$folder/$name.o"
+  done
+}
+
 build() {
   local from
   set_up
   mount_all
+  make_start
   say "cargo zigbuild, $target: 10 minutes on two cores"
   inside sh -c 'cd /src && exec "$@"' sh env CARGO_TARGET_DIR="/target/cargo/$target" RUSTFLAGS="$rust_flags" \
-    CFLAGS="$c_flags" POSTERN_COMMIT="$(git rev-parse --short=12 HEAD 2> /dev/null || true)" \
-    cargo zigbuild --release --locked --package postern --bin postern --target "$triple.$glibc" ${CARGO_OPTIONS:-}
+    CFLAGS="$c_flags" POSTERN_COMMIT="${POSTERN_COMMIT-$(git rev-parse --short=12 HEAD 2> /dev/null || true)}" "${environment[@]}" \
+    cargo zigbuild --release --locked --package postern --bin postern --target "$triple$version" "${options[@]}" ${CARGO_OPTIONS:-}
   from="/target/cargo/$target/$triple/release/postern"
   inside mkdir -p "/target/$target"
   inside "$binutils-strip" --strip-unneeded -o "/target/$target/postern" "$from"
@@ -121,10 +144,11 @@ if [ "$(id -u)" = 0 ] && [ -z "${CROSS_MOUNTS:-}" ]; then
   exec unshare --mount --propagation private scripts/cross.sh "$@"
 fi
 command=${1:-}
-rust_flags='' c_flags='' target=${2:-}
+rust_flags='' c_flags='' target=${2:-} version=.$glibc options=() environment=()
 case $command in
   list) list ;;
+  triple) describe "$target" && echo "$triple" ;;
   build) describe "$target" && build ;;
   run) describe "$target" && shift 2 && run "$@" ;;
-  *) sed -n 's/^# \?//; 2,5p' "$0" >&2; exit 2 ;;
+  *) sed -n 's/^# \?//; 2,6p' "$0" >&2; exit 2 ;;
 esac

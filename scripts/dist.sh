@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Makes the packages of this machine's architecture in target/dist: .deb, .rpm, and a tarball; or tries them.
-#   scripts/dist.sh           make them, of target/release/postern (`make dist` builds it first)
-#   scripts/dist.sh check     lintian; and in a chroot: install, upgrade, remove and purge (root)
-#   TARGET=aarch64 scripts/dist.sh   the same files for another processor: `scripts/cross.sh list` (root)
-# The same program gives the same bytes: times are those of the last commit.
+# Makes the packages of this machine's architecture in target/dist: .deb, .rpm, a tarball and an image; or tries them.
+#   scripts/dist.sh           builds the program, and makes them
+#   scripts/dist.sh image     builds the program, and makes the image only
+#   scripts/dist.sh check     lintian; the same bytes from another folder; install, upgrade, remove, purge; containers (root)
+#   TARGET=aarch64 scripts/dist.sh   the same for another processor or C library: `scripts/cross.sh list` (root)
+# One commit gives the same bytes: times are those of the commit, and paths of this machine are not in the program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 dist=target/dist${TARGET:+/$TARGET}
 tool=.peers/nfpm
-export SOURCE_DATE_EPOCH
-SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2> /dev/null || echo 1)
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2> /dev/null || echo 1)}
+export POSTERN_COMMIT=${POSTERN_COMMIT:-$(git rev-parse --short=12 HEAD 2> /dev/null || true)}
 # Names that reach nobody: a distribution puts its own here.
 export MAINTAINER="${MAINTAINER:-The Postern authors <authors@postern.invalid>}" HOMEPAGE=${HOMEPAGE:-https://postern.invalid}
 # The program of TARGET, and what reads and runs it.
@@ -18,7 +19,8 @@ TARGET=${TARGET:-}
 if [ -n "$TARGET" ]; then
   program=.peers/cross/target/$TARGET/postern run=(scripts/cross.sh run "$TARGET")
 else
-  program=target/release/postern run=(target/release/postern)
+  # Not where `make build` builds: other flags would build all of it again.
+  program=target/packages/release/postern run=(target/packages/release/postern)
 fi
 as_root=()
 [ "$(id -u)" = 0 ] || as_root=(sudo)
@@ -28,6 +30,18 @@ fail() { printf '%s\n' "$@" >&2; exit 1; }
 install_packages() {
   say "apt-get install $*"
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" > /dev/null
+}
+
+build() {
+  if [ -n "$TARGET" ]; then
+    scripts/cross.sh build "$TARGET"
+    return
+  fi
+  local crates=${CARGO_HOME:-$HOME/.cargo}
+  # Paths are in messages of panics and in C's assertions.
+  CARGO_TARGET_DIR=target/packages CFLAGS="-ffile-prefix-map=$PWD=/postern -ffile-prefix-map=$crates=/cargo ${CFLAGS:-}" \
+    RUSTFLAGS="--remap-path-prefix=$PWD=/postern --remap-path-prefix=$crates=/cargo ${RUSTFLAGS:-}" \
+    "${CARGO:-cargo}" build --package postern --release --locked ${CARGO_OPTIONS:-}
 }
 
 # nfpm makes all formats of packages from one file.
@@ -66,6 +80,7 @@ stage() {
   gzip -9nc CHANGELOG.md > "$stage/usr/share/doc/postern/changelog.gz"
   debian_changelog | gzip -9n > "$stage/usr/share/doc/postern/changelog.Debian.gz"
   install -D packaging/lintian-overrides "$stage/usr/share/lintian/overrides/postern"
+  [[ $TARGET != *-musl ]] || cat packaging/lintian-overrides-static >> "$stage/usr/share/lintian/overrides/postern"
   copyright > "$stage/usr/share/doc/postern/copyright"
   find "$stage" -type d -exec chmod 0755 '{}' +
   find "$stage" -type f ! -path '*/bin/*' -exec chmod 0644 '{}' +
@@ -100,49 +115,96 @@ END
 
 pack() {
   local said
-  # It writes errors to standard output.
+  local left_out=()
   # Debian has the licence in a file of its own, and no such field.
-  if [ "$1" = deb ]; then sed '/^license:/d' packaging/nfpm.yaml; else cat packaging/nfpm.yaml; fi > target/nfpm.yaml
+  [ "$1" != deb ] || left_out+=(-e '/^license:/d')
+  # A static program needs no libraries.
+  [ -n "$GLIBC" ] || left_out+=(-e '/GLIBC/d' -e '/LIBGCC/d' -e '/libgcc/d')
+  # The one that is suggested is for x86-64 only.
+  [ -n "$GLIBC" ] && [ "$ARCH" = amd64 ] || left_out+=(-e '/^ *suggests:/,/libipsec/d')
+  sed "${left_out[@]}" -e '' packaging/nfpm.yaml > target/nfpm.yaml
+  # It writes errors to standard output.
   said=$("$tool" package --config target/nfpm.yaml --packager "$1" --target "$2") || fail "nfpm: $said"
+}
+
+# The name that packages and images have for the processor.
+architecture() {
+  case $TARGET in
+    '') dpkg --print-architecture ;;
+    aarch64 | aarch64-musl) echo arm64 ;;
+    x86_64-musl) echo amd64 ;;
+    # ARMv7 with hardware floating point: nfpm says armhf to Debian's packages, and armv7hl to others.
+    *) echo arm7 ;;
+  esac
+}
+
+# The image of a program that is linked with libraries has those of this machine.
+make_image() {
+  case $TARGET in
+    '' | *-musl) ;;
+    *) fail "an image of TARGET=$TARGET needs libraries that are not here" "  fix: TARGET=aarch64-musl, a static program" ;;
+  esac
+  command -v jq > /dev/null || install_packages jq
+  [ -d /usr/share/ca-certificates/mozilla ] || install_packages ca-certificates
+  scripts/image.sh make target/stage "$(architecture)" "$dist/postern-$version-${TARGET:-$(architecture)}.oci.tar"
+}
+
+# What the program is made of.
+make_sbom() {
+  local triple
+  command -v jq > /dev/null || install_packages jq
+  if [ -n "$TARGET" ]; then triple=$(scripts/cross.sh triple "$TARGET"); else triple=$(rustc -vV | sed -n 's/^host: //p'); fi
+  scripts/sbom.sh make target/stage/usr/bin/postern "$triple" "$dist/postern-$version-${TARGET:-$(architecture)}.cdx.json"
 }
 
 make_packages() {
   local architecture format
-  [ -z "$TARGET" ] || scripts/cross.sh build "$TARGET"
-  [ -x "$program" ] || fail "$program is missing" "  fix: make dist"
+  build
   get_nfpm
-  case $TARGET in
-    '') architecture=$(dpkg --print-architecture) ;;
-    aarch64) architecture=arm64 ;;
-    # ARMv7 with hardware floating point: nfpm says armhf to Debian's packages, and armv7hl to others.
-    *) architecture=arm7 BITS='' LIBGCC=libgcc_s.so.1 ;;
-  esac
-  rm -rf "$dist" && mkdir -p "$dist"
+  architecture=$(architecture)
+  [ "$architecture" != arm7 ] || BITS='' LIBGCC=libgcc_s.so.1
+  # Folders in it are those of other targets.
+  mkdir -p "$dist" && find "$dist" -maxdepth 1 -type f -delete
   stage target/stage
-  GLIBC=$(newest target/stage/usr/bin/postern GLIBC)
+  case $TARGET in *-musl) GLIBC='' ;; *) GLIBC=$(newest target/stage/usr/bin/postern GLIBC) ;; esac
   export GLIBC BITS=${BITS-(64bit)} LIBGCC=${LIBGCC:-libgcc_s.so.1()(64bit)} VERSION=${VERSION:-$version} ARCH=$architecture
   for format in deb rpm; do
     pack "$format" "$dist/"
   done
   tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C target/stage -cJf "$dist/postern-$VERSION-${TARGET:-$architecture}.tar.xz" usr
-  (cd "$dist" && sha256sum ./* > SHA256SUMS)
-  ls -l "$dist" | awk 'NR > 1 { printf "%8.1f MB  %s\n", $5 / 1e6, $9 }'
+  make_sbom
+  case $TARGET in '' | *-musl) make_image ;; esac
+  (cd "$dist" && sha256sum postern* > SHA256SUMS)
+  ls -l "$dist" | awk '/^-/ { printf "%8.1f MB  %s\n", $5 / 1e6, $9 }'
+}
+
+# Builds and packs the same sources in another folder: every file must have the same bytes.
+build_elsewhere() {
+  local copy
+  copy=$(mktemp -d)
+  say "the same once more in $copy, and compares: as long as the first build"
+  git ls-files -z | tar --null -T - -cf - | tar -xf - -C "$copy"
+  ln -s "$(realpath .peers)" "$copy/.peers"
+  (cd "$copy" && scripts/dist.sh make) > target/second.log 2>&1 || fail "the second build: $(tail -n 5 target/second.log)"
+  diff "$dist/SHA256SUMS" "$copy/$dist/SHA256SUMS" || fail "the second build, in $copy, has other bytes"
+  rm -rf "$copy"
+  say "all files are the same, byte by byte"
 }
 
 # In a Debian of its own.
 check() {
   local root deb newer
   [ "$(id -u)" = 0 ] || fail "root is needed for the chroot"
+  case $TARGET in '' | "$(uname -m)-musl") ;; *) fail "packages of TARGET=$TARGET cannot be installed on this machine" ;; esac
   make_packages
   deb=$(ls "$dist"/*.deb)
   command -v lintian > /dev/null || install_packages lintian
   command -v debootstrap > /dev/null || install_packages debootstrap
   say "lintian"
   lintian --allow-root --fail-on error,warning "$deb"
-  say "the same package once more, byte by byte"
-  cp "$deb" target/first.deb
-  make_packages > /dev/null
-  cmp target/first.deb "$deb"
+  build_elsewhere
+  say "the list of materials"
+  scripts/sbom.sh check "$(ls "$dist"/*.cdx.json)"
   say "a newer version, for the upgrade"
   mkdir -p target/newer
   VERSION=$version+1 pack deb target/newer/
@@ -157,10 +219,12 @@ check() {
   cp "$newer" "$root/new.deb"
   cp packaging/try.sh "$root/try.sh"
   chroot "$root" /bin/sh /try.sh
+  scripts/image.sh check "$(ls "$dist"/*.oci.tar)"
 }
 
 case "${1:-make}" in
   make) make_packages ;;
+  image) build && mkdir -p "$dist" && stage target/stage && make_image ;;
   check) check ;;
-  *) sed -n 's/^# \?//; 2,5p' "$0" >&2; exit 2 ;;
+  *) sed -n 's/^# \?//; 2,6p' "$0" >&2; exit 2 ;;
 esac
