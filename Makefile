@@ -37,7 +37,7 @@ demo:
 
 test:
 	scripts/setup.sh test
-	$(CARGO) test --workspace --features postern-dpdk-shim/double --profile testing --locked --no-fail-fast -- --test-threads 2
+	$(CARGO) test --workspace --features postern-dpdk-shim/double --profile testing --locked --no-fail-fast -- --test-threads 3
 
 lint:
 	$(CARGO) fmt --all --check
