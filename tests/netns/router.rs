@@ -306,3 +306,60 @@ fn what_is_not_there_is_waited_for_and_what_is_anothers_is_refused() {
         !site.has("address show dev br7", "10.7.0.1") && site.has("address show dev usb0", "10.9.0.1/24")
     );
 }
+
+#[test]
+fn what_the_machine_has_of_its_own_is_there_again_when_lines_go_or_are_refused() {
+    let Some(site) = Site::start_with("set system allow-empty\n", without_addresses) else { return };
+    site.ip("address add 192.0.2.1/24 dev wan0");
+    site.ip("link set wan0 up");
+    site.ip("route add default via 192.0.2.9");
+    site.ip("route add 10.50.0.0/16 via 192.0.2.9 metric 1");
+    site.ip("link add br7 type bridge");
+    let is_as_it_was = || {
+        site.has("link show dev wan0", "mtu 1500")
+            && site.has("address show dev wan0", "192.0.2.1/24")
+            && site.has("route", "default via 192.0.2.9")
+    };
+    let own = "set interfaces ethernet wan0 address 192.0.2.1/24\nset interfaces ethernet wan0 mtu 1300\n";
+    for (wrong, why) in [
+        ("set interfaces bridge br7 address 10.7.0.1/24\n", "br7 is there already, of another program"),
+        ("set protocols static route 10.50.0.0/16 next-hop 192.0.2.9\n", "set another distance"),
+    ] {
+        let output = site.ask(&["configure", "-c", "set system open-at-exit", "-c", "commit"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let lines: Vec<&str> = own.lines().chain(wrong.lines()).collect();
+        let mut words = vec!["configure"];
+        words.extend(lines.iter().flat_map(|line| ["-c", line]));
+        let output = site.ask(&[&words[..], &["-c", "commit"]].concat());
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(!output.status.success() && said.contains(why), "{said}");
+        assert!(is_as_it_was(), "{why}: {}{}", site.ip("address show dev wan0"), site.ip("route"));
+    }
+    let (done, said) = site.reload(own);
+    assert!(done && site.has("link show dev wan0", "mtu 1300"), "{said}");
+    let (done, said) = site.reload("set system allow-empty\n");
+    assert!(done && is_as_it_was(), "{said}: {}", site.ip("address show dev wan0"));
+}
+
+#[test]
+fn many_rules_of_nat_are_put_in_force_once() {
+    let rules: String = (1..=1500)
+        .map(|rule| {
+            let (high, low) = (rule / 250, rule % 250 + 1);
+            format!(
+                "set nat source rule {rule} source address 10.{high}.{low}.0/24\n\
+                 set nat source rule {rule} translation address 192.0.2.1\n"
+            )
+        })
+        .collect();
+    let Some(site) = Site::start(&[FORWARDING, &rules].concat()) else { return };
+    assert_eq!(site.show(&["show", "nat"]).lines().count(), 1502);
+    // Another program's change of its own table overflows nothing, and is none of ours.
+    site.lab.run("router", "nft", &["add", "table", "inet", "other"]).expect("added");
+    std::thread::sleep(Duration::from_secs(3));
+    let log = site.gateway.logged();
+    assert!(!log.contains("put back") && !log.contains("keeps deleting"), "{log}");
+    site.lab.run("router", "nft", &["delete", "table", "inet", "postern-nat"]).expect("deleted");
+    wait_until(PATIENCE, || site.table().contains("source 1500")).expect("it is put back");
+}

@@ -186,10 +186,8 @@ mod tests {
                 theirs.read_exact(&mut [0; 512]).expect("there is more");
             }
         });
-        let begun = Instant::now();
         let refused = connection.send(&vec![0; 8 << 20]).expect_err("it takes too long").to_string();
         assert!(refused.contains("does not read"), "{refused}");
-        assert!(begun.elapsed() < DEADLINE + 3 * TICK, "{:?}", begun.elapsed());
         drop(stop);
         reader.join().expect("it ends");
     }

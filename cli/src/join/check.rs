@@ -4,9 +4,10 @@
 //! devices, or all that it sends, into the tunnel.
 
 use crate::Failure;
+use config::settings::enrollment::reserved;
 use https::enrollment::{Granted, VERSION};
 use ipnet::IpNet;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 /// Prefixes of IPv4 and IPv6 that are shorter take more than a site.
 const SHORTEST: [u8; 2] = [8, 16];
@@ -69,8 +70,8 @@ pub(super) fn check(granted: &Granted, here: &Here<'_>) -> Result<Checked, Failu
 fn check_address(address: IpNet, here: &Here<'_>) -> Result<(), Failure> {
     let text = format!("head office gives this branch the address {address}");
     let fix = "at head office: postern enroll retire BRANCH, and create it again with another --address";
-    if !is_unicast(address.addr()) {
-        return Err(format!("{text}, which no machine can have\n  fix: {fix}").into());
+    if let Some(why) = reserved(&IpNet::from(address.addr())) {
+        return Err(format!("{text}: {why}\n  fix: {fix}").into());
     }
     let taken =
         here.addresses.iter().find(|(_, own)| own.contains(&address.addr()) || address.trunc().contains(own));
@@ -81,18 +82,21 @@ fn check_address(address: IpNet, here: &Here<'_>) -> Result<(), Failure> {
 }
 
 fn check_network(network: IpNet, here: &Here<'_>) -> Result<(), Failure> {
-    if here.allowed.iter().any(|allowed| allowed.contains(&network)) {
-        return Ok(());
-    }
     let text = format!("head office would have {network} go through the tunnel");
     let allow = format!("if that is meant: postern join TOKEN --allow {network}");
     let shortest = SHORTEST[usize::from(network.addr().is_ipv6())];
+    // Each is named by itself: to let head office have everything is not to let it have our own networks.
+    let is_allowed = here.allowed.contains(&network);
     if network.prefix_len() < shortest {
-        return Err(format!("{text}: that is much more than a site\n  fix: {allow}").into());
+        let refused = format!("{text}: that is much more than a site\n  fix: {allow}");
+        return if is_allowed { Ok(()) } else { Err(refused.into()) };
     }
-    if !is_unicast(network.addr()) {
+    if let Some(why) = reserved(&network) {
         let fix = "at head office: delete service enrollment network, and commit";
-        return Err(format!("{text}, which is no network of a site\n  fix: {fix}").into());
+        return Err(format!("{text}: {why}\n  fix: {fix}").into());
+    }
+    if is_allowed {
+        return Ok(());
     }
     // A wider network is right: the route to the link is closer.
     if let Some((name, own)) = here.addresses.iter().find(|(_, own)| own.trunc().contains(&network)) {
@@ -106,17 +110,6 @@ fn check_network(network: IpNet, here: &Here<'_>) -> Result<(), Failure> {
         .into());
     }
     Ok(())
-}
-
-/// Whether a machine of a site can have the address.
-fn is_unicast(address: IpAddr) -> bool {
-    let is_local = match address {
-        IpAddr::V4(address) => {
-            address.is_link_local() || address.octets()[0] == 0 || address >= Ipv4Addr::new(240, 0, 0, 0)
-        }
-        IpAddr::V6(address) => address.is_unicast_link_local(),
-    };
-    !(address.is_loopback() || address.is_multicast() || address.is_unspecified() || is_local)
 }
 
 #[cfg(test)]
@@ -174,13 +167,14 @@ mod tests {
             (networks(&["224.0.0.0/8"]), "no network of a site"),
             (networks(&["255.255.255.255/32"]), "no network of a site"),
             (networks(&["127.0.0.0/8"]), "no network of a site"),
+            (networks(&["169.0.0.0/8"]), "no network of a site"),
             (networks(&["198.51.100.0/24"]), "its own address 198.51.100.1"),
             (networks(&[]), "cannot be used"),
             (address("10.2.0.1/24"), "eth1 has 10.2.0.1/24"),
             (address("10.2.0.77/32"), "eth1 has"),
             (address("10.0.0.1/8"), "eth1 has"),
-            (address("127.0.0.1/8"), "no machine can have"),
-            (address("0.0.0.0/0"), "no machine can have"),
+            (address("127.0.0.1/8"), "no network of a site"),
+            (address("0.0.0.0/0"), "no network of a site"),
             (address("10.255.0.2/32\nset x"), "cannot be used"),
             (Granted { version: VERSION + 1, ..granted() }, "the same version"),
             (Granted { endpoints: vec!["198.51.100.1:0".to_owned()], ..granted() }, "cannot be used"),
@@ -190,6 +184,8 @@ mod tests {
             assert!(refused.contains(said), "{granted:?}: {refused}");
         }
         assert!(check_with(&networks(&["0.0.0.0/0"]), &["0.0.0.0/0"]).is_ok(), "the user lets it");
-        assert!(check_with(&networks(&["10.2.0.0/25"]), &["10.2.0.0/24"]).is_ok());
+        assert!(check_with(&networks(&["10.2.0.0/25"]), &["10.2.0.0/25"]).is_ok());
+        let both = networks(&["0.0.0.0/0", "10.2.0.0/25"]);
+        assert!(check_with(&both, &["0.0.0.0/0"]).is_err(), "our own network is another matter");
     }
 }

@@ -47,11 +47,6 @@ fn describe(section: &str, nodes: &[&Node], text: &mut String) {
         let name = section.rsplit(' ').next().unwrap_or(section);
         let _ = write!(text, "`{name}`: {}; {}.\n\n", tag.help, values(tag.kind));
     }
-    // A branch may be there without any setting in it.
-    let nodes: Vec<&Node> = nodes.iter().copied().filter(|node| node.path != section).collect();
-    if nodes.is_empty() {
-        return;
-    }
     text.push_str("| setting | value | default | meaning |\n|---|---|---|---|\n");
     // Neighbours that differ by name only share a row: the ciphers that can be pinned.
     for alike in nodes.chunk_by(|one, other| row(one) == row(other)) {

@@ -159,6 +159,34 @@ fn lines_at_a_level_change_the_candidate_and_commit_puts_it_in_force() {
 }
 
 #[test]
+fn names_of_links_and_next_hops_are_those_that_were_typed() {
+    let mut test = Test::new();
+    for line in [
+        "interfaces dummy dum0",
+        "interfaces ethernet wan0 vif 7 mtu 1400",
+        "interfaces bridge br0 member interface lan0",
+        "protocols static route 0.0.0.0/0 next-hop 192.0.2.9",
+        "nat source rule 10 exclude",
+        "service dns forwarding name-server 192.0.2.9",
+    ] {
+        test.says(&format!("set {line}"));
+    }
+    let all = config::print::commands(test.candidate(), true);
+    for line in [
+        "dummy dum0\n",
+        "wan0 vif 7 mtu 1400\n",
+        "interface lan0\n",
+        "next-hop 192.0.2.9\n",
+        "rule 10 exclude\n",
+    ] {
+        assert!(all.contains(line), "{line}: {all}");
+    }
+    test.says("delete interfaces ethernet wan0 vif 7 mtu");
+    test.says("delete interfaces bridge br0");
+    assert!(test.refuses("set interfaces ethernet wan0 vif 5000").contains("from 0 to 4094"));
+}
+
+#[test]
 fn errors_have_the_words_that_scripts_look_for() {
     let mut test = Test::new();
     let said = test.refuses("set interfaces bonding bond0");

@@ -205,6 +205,14 @@ mod tests {
     }
 
     #[test]
+    fn every_name_that_may_be_chosen_is_a_tag_and_no_node() {
+        for tag in crate::schema::tags() {
+            let found = Cursor::at(tag.path.split(' ')).and_then(Cursor::tag);
+            assert!(found.is_some_and(|found| std::ptr::eq(found, tag)), "{}", tag.path);
+        }
+    }
+
+    #[test]
     fn every_reference_leads_to_a_tag() {
         let targets = nodes().filter_map(|node| match node.kind.value_type() {
             Some(Type::Reference(target)) => Some((node.path, target)),

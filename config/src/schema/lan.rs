@@ -11,15 +11,15 @@ const ADDRESS: Type = Type::Address;
 pub(super) static INNER: &[Inner] = &[
     inner("service dhcp-server", "Addresses for devices of the site, by DHCP (dnsmasq)"),
     inner("service dhcp-server shared-network-name", "Networks that devices are in"),
-    inner("service dhcp-server shared-network-name <name> subnet", "Their prefixes"),
-    inner("service dhcp-server shared-network-name <name> subnet <prefix> option", "What devices are told"),
+    inner("service dhcp-server shared-network-name <name> subnet", "Subnets"),
+    inner("service dhcp-server shared-network-name <name> subnet <prefix> option", "DHCP options"),
     inner("service dhcp-server shared-network-name <name> subnet <prefix> range", "Addresses that are given"),
     inner(
         "service dhcp-server shared-network-name <name> subnet <prefix> static-mapping",
         "Devices with an address of their own",
     ),
     inner("service dns", "Names for devices of the site"),
-    inner("service dns forwarding", "Questions that are passed on (dnsmasq)"),
+    inner("service dns forwarding", "DNS forwarder (dnsmasq)"),
     inner("service dns forwarding domain", "Domains with name servers of their own"),
     inner("service dns forwarding domain <domain> name-server", "Name servers of the domain"),
     inner("service dns forwarding name-server", "Name servers that are asked"),
@@ -51,14 +51,14 @@ pub(super) static NODES: &[Node] = &[
     flag("service dhcp-server disable", "Give no addresses"),
     flag(
         "service dhcp-server shared-network-name <name> authoritative",
-        "Refuse addresses of other networks at once",
+        "Refuse leases of other servers, in all subnets",
     ),
     value("service dhcp-server shared-network-name <name> description", Type::Text(255), "Description"),
     flag("service dhcp-server shared-network-name <name> disable", "Give no addresses there"),
     value(
         "service dhcp-server shared-network-name <name> subnet <prefix> lease",
         Type::Number(120, 4_294_967),
-        "Seconds that an address is given for",
+        "Lease time, in seconds",
     )
     .or("86400"),
     value(
@@ -103,7 +103,7 @@ pub(super) static NODES: &[Node] = &[
     value(
         "service dhcp-server shared-network-name <name> subnet <prefix> static-mapping <host> mac",
         Type::Form(Form::HardwareAddress),
-        "Address of its Ethernet card",
+        "MAC address",
     ),
     value(
         "service dhcp-server shared-network-name <name> subnet <prefix> subnet-id",
@@ -111,8 +111,7 @@ pub(super) static NODES: &[Node] = &[
         "Ignored",
     )
     .note("is ignored"),
-    value("service dns forwarding cache-size", Type::Number(0, 10_000), "Names that are remembered")
-        .or("1000"),
+    value("service dns forwarding cache-size", Type::Number(0, 10_000), "Cached names").or("1000"),
     values("service dns forwarding listen-address", ADDRESS, "Address of this machine that devices ask"),
     value("service dns forwarding domain <domain> name-server <address> port", PORT, "Port").or("53"),
     value("service dns forwarding name-server <address> port", PORT, "Port").or("53"),

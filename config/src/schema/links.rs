@@ -11,7 +11,7 @@ const DISABLE: &str = "Set the interface down";
 const MTU: Type = Type::Number(68, 65_535);
 const MTU_HELP: &str = "MTU, in bytes (default: what it has)";
 const DISTANCE: Type = Type::Number(1, 255);
-const DISTANCE_HELP: &str = "Of several routes to a prefix, the one with the lowest is used";
+const DISTANCE_HELP: &str = "Administrative distance: the lowest is used";
 /// Where a static route leads out without a gateway, or with one that is on that interface.
 const BY: &str = "Interface that packets leave by";
 const HOP: &str = "Address of the next router";
@@ -54,43 +54,34 @@ pub(super) static NODES: &[Node] = &[
     values("interfaces bridge <interface> address", Type::Host, ADDRESS),
     value("interfaces bridge <interface> description", DESCRIPTION, "Description"),
     flag("interfaces bridge <interface> disable", DISABLE),
-    branch("interfaces bridge <interface> member interface <member>", "Interface of the bridge"),
     value("interfaces bridge <interface> mtu", MTU, MTU_HELP),
-    branch("interfaces dummy <interface>", "An interface without a network"),
     values("interfaces dummy <interface> address", Type::Host, ADDRESS),
     value("interfaces dummy <interface> description", DESCRIPTION, "Description"),
     flag("interfaces dummy <interface> disable", DISABLE),
     value("interfaces dummy <interface> mtu", MTU, MTU_HELP),
-    branch("interfaces ethernet <interface>", "An Ethernet interface"),
     values("interfaces ethernet <interface> address", Type::Host, ADDRESS),
     value("interfaces ethernet <interface> description", DESCRIPTION, "Description"),
     flag("interfaces ethernet <interface> disable", DISABLE),
     value("interfaces ethernet <interface> mtu", MTU, MTU_HELP),
-    branch("interfaces ethernet <interface> vif <vlan>", "A VLAN of the interface"),
     values("interfaces ethernet <interface> vif <vlan> address", Type::Host, ADDRESS),
     value("interfaces ethernet <interface> vif <vlan> description", DESCRIPTION, "Description"),
     flag("interfaces ethernet <interface> vif <vlan> disable", DISABLE),
     value("interfaces ethernet <interface> vif <vlan> mtu", MTU, MTU_HELP),
-    branch("interfaces loopback <interface>", "The loopback interface"),
     values("interfaces loopback <interface> address", Type::Host, ADDRESS),
     value("interfaces loopback <interface> description", DESCRIPTION, "Description"),
     branch("protocols static route <prefix> blackhole", NOWHERE),
     value("protocols static route <prefix> blackhole distance", DISTANCE, DISTANCE_HELP).or("1"),
     value("protocols static route <prefix> description", Type::Text(255), "Description"),
-    branch("protocols static route <prefix> interface <interface>", BY),
     flag("protocols static route <prefix> interface <interface> disable", "Disable the route"),
     value("protocols static route <prefix> interface <interface> distance", DISTANCE, DISTANCE_HELP).or("1"),
-    branch("protocols static route <prefix> next-hop <address>", HOP),
     flag("protocols static route <prefix> next-hop <address> disable", "Disable the route"),
     value("protocols static route <prefix> next-hop <address> distance", DISTANCE, DISTANCE_HELP).or("1"),
     value("protocols static route <prefix> next-hop <address> interface", LINK, BY),
     branch("protocols static route6 <prefix> blackhole", NOWHERE),
     value("protocols static route6 <prefix> blackhole distance", DISTANCE, DISTANCE_HELP).or("1"),
     value("protocols static route6 <prefix> description", Type::Text(255), "Description"),
-    branch("protocols static route6 <prefix> interface <interface>", BY),
     flag("protocols static route6 <prefix> interface <interface> disable", "Disable the route"),
     value("protocols static route6 <prefix> interface <interface> distance", DISTANCE, DISTANCE_HELP).or("1"),
-    branch("protocols static route6 <prefix> next-hop <address>", HOP),
     flag("protocols static route6 <prefix> next-hop <address> disable", "Disable the route"),
     value("protocols static route6 <prefix> next-hop <address> distance", DISTANCE, DISTANCE_HELP).or("1"),
     value("protocols static route6 <prefix> next-hop <address> interface", LINK, BY),

@@ -14,18 +14,18 @@ const PROTOCOLS: &[&str] = &["all", "tcp", "udp", TCP_UDP, "icmp", "esp", "ah", 
 
 pub(super) static INNER: &[Inner] = &[
     inner("nat", "Translation of IPv4 addresses"),
-    inner("nat destination", "Packets that arrive get another destination, as to a server inside"),
+    inner("nat destination", "Destination NAT, as for a server inside"),
     inner("nat destination rule", "Rules, of which the first by number that matches decides"),
     inner("nat destination rule <rule> destination", "Where packets are sent to"),
     inner("nat destination rule <rule> inbound-interface", "Interface that packets arrive by"),
     inner("nat destination rule <rule> source", "Where packets come from"),
-    inner("nat destination rule <rule> translation", "What packets get"),
-    inner("nat source", "Packets that leave get another source, as that of this machine"),
+    inner("nat destination rule <rule> translation", "Translated address and port"),
+    inner("nat source", "Source NAT, for packets that leave"),
     inner("nat source rule", "Rules, of which the first by number that matches decides"),
     inner("nat source rule <rule> destination", "Where packets are sent to"),
     inner("nat source rule <rule> outbound-interface", "Interface that packets leave by"),
     inner("nat source rule <rule> source", "Where packets come from"),
-    inner("nat source rule <rule> translation", "What packets get"),
+    inner("nat source rule <rule> translation", "Translated address and port"),
 ];
 
 pub(super) static TAGS: &[Tag] = &[

@@ -26,7 +26,7 @@ pub(super) static INNER: &[Inner] = &[
     inner("service snmp v3 trap-target <address> auth", "Key of the user at the receiver (default: here)"),
     inner("service snmp v3 trap-target <address> privacy", "The same for the encryption"),
     inner("service snmp v3 user", "Users that may ask"),
-    inner("service snmp v3 user <user> auth", "How messages of the user are signed"),
+    inner("service snmp v3 user <user> auth", "Authentication"),
     inner("service snmp v3 user <user> privacy", "How messages of the user are encrypted"),
     inner("service snmp v3 view", "Objects that the users of a group see"),
     inner("service snmp v3 view <view> oid", "Trees of objects"),
@@ -41,7 +41,7 @@ pub(super) static TAGS: &[Tag] = &[
 ];
 
 pub(super) static NODES: &[Node] = &[
-    value("service snmp v3 engineid", Type::Form(Form::EngineId), "Number of this agent, in hexadecimal"),
+    value("service snmp v3 engineid", Type::Form(Form::EngineId), "Engine ID, in hexadecimal"),
     value("service snmp v3 group <group> mode", MODES, MODE_HELP).or("ro"),
     value(
         "service snmp v3 group <group> seclevel",
@@ -62,7 +62,7 @@ pub(super) static NODES: &[Node] = &[
     value(
         "service snmp v3 trap-target <address> type",
         Type::Word(&["inform", "trap"]),
-        "Whether the receiver confirms each",
+        "Inform, which the receiver confirms, or trap",
     )
     .or("inform"),
     value("service snmp v3 trap-target <address> user", USER, "User that sends them"),
@@ -78,6 +78,6 @@ pub(super) static NODES: &[Node] = &[
     value(
         "service snmp v3 view <view> oid <oid> mask",
         Type::Form(Form::Mask),
-        "Which numbers of the tree count: a bit each, in hexadecimal",
+        "View mask (RFC 3415), in hexadecimal",
     ),
 ];

@@ -1,6 +1,7 @@
 //! `interfaces ethernet`, `bridge`, `dummy`, `loopback`, and `protocols static`, typed.
 
 use super::{Reader, Settings, parsed, set};
+use crate::error::Location;
 use crate::path::Path;
 use crate::tree::Tree;
 use ipnet::IpNet;
@@ -27,13 +28,13 @@ pub struct Link {
 pub enum LinkKind {
     /// One that the machine has.
     Existing,
-    /// One without a network.
+    /// A dummy interface.
     Dummy,
-    /// One of the frames with this number, of another link.
+    /// A VLAN of another link.
     Vlan {
         /// The name of the other link.
         parent: String,
-        /// The number.
+        /// Its VLAN ID.
         id: u16,
     },
     /// A bridge of these links.
@@ -47,19 +48,19 @@ pub struct StaticRoute {
     pub prefix: IpNet,
     /// Of several routes to a prefix, the one with the lowest is used.
     pub distance: u8,
-    /// Where packets go.
-    pub way: StaticWay,
+    /// Where it leads.
+    pub next_hop: NextHop,
 }
 
-/// Where packets of a static route go.
+/// Where a static route leads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum StaticWay {
+pub enum NextHop {
     /// To another router, which may be said to be behind a link.
     Gateway(IpAddr, Option<String>),
-    /// To a link.
-    Link(String),
-    /// Nowhere.
-    Nowhere,
+    /// To an interface.
+    Interface(String),
+    /// The packets are dropped.
+    Blackhole,
 }
 
 /// Bytes of the name of a link, without the zero that ends it (linux/if.h).
@@ -87,12 +88,21 @@ impl Reader {
                         self.error(vlan.location(), reason, "take an interface with a shorter name");
                     }
                     let of = LinkKind::Vlan { parent: name.to_owned(), id };
-                    links.insert(whole, link(of, path, vlan));
+                    self.add_link(&mut links, whole, link(of, path, vlan), vlan);
                 }
-                links.insert(name.to_owned(), link(of, path, tree));
+                self.add_link(&mut links, name.to_owned(), link(of, path, tree), tree);
             }
         }
         links
+    }
+
+    /// Adds a link, unless another part of the configuration is for it, too.
+    fn add_link(&mut self, links: &mut BTreeMap<String, Link>, name: String, link: Link, tree: &Tree) {
+        let path = link.path.clone();
+        if let Some(other) = links.insert(name, link) {
+            let reason = format!("{path}: {} is the same interface", other.path);
+            self.error(tree.location(), reason, format!("delete {path}"));
+        }
     }
 
     /// Static routes, each once.
@@ -113,7 +123,7 @@ impl Reader {
                     );
                     continue;
                 }
-                let ways = self.ways(&path, prefix, tree);
+                let ways = self.next_hops(&path, prefix, tree);
                 if ways.is_empty()
                     && !tree.children().any(|(word, _)| matches!(word, "next-hop" | "interface"))
                 {
@@ -123,24 +133,24 @@ impl Reader {
                         format!("set {path} next-hop ADDRESS, or blackhole"),
                     );
                 }
-                for (way, distance) in ways {
+                for (next_hop, distance) in ways {
                     if !taken.insert((prefix, distance)) {
-                        let reason = format!("{path} has two ways of distance {distance}");
+                        let reason = format!("{path} has two next hops of distance {distance}");
                         self.error(
                             tree.location(),
                             reason,
                             format!("set {path} next-hop ADDRESS distance {}", distance.saturating_add(1)),
                         );
                     }
-                    routes.insert(StaticRoute { prefix, distance, way });
+                    routes.insert(StaticRoute { prefix, distance, next_hop });
                 }
             }
         }
         routes
     }
 
-    /// The ways of a route, with their distances.
-    fn ways(&mut self, path: &str, prefix: IpNet, tree: &Tree) -> Vec<(StaticWay, u8)> {
+    /// The next hops of a route, with their distances.
+    fn next_hops(&mut self, path: &str, prefix: IpNet, tree: &Tree) -> Vec<(NextHop, u8)> {
         let distance = |tree: &Tree| set(tree, "distance").unwrap_or(1);
         let mut ways = Vec::new();
         for (address, tree) in tree.at(&["next-hop"]).into_iter().flat_map(Tree::children) {
@@ -150,15 +160,15 @@ impl Reader {
                 self.error(tree.location(), reason, "name an address of the same version as the prefix");
             } else if !tree.has("disable") {
                 let link = tree.value("interface").map(str::to_owned);
-                ways.push((StaticWay::Gateway(gateway, link), distance(tree)));
+                ways.push((NextHop::Gateway(gateway, link), distance(tree)));
             }
         }
         for (name, tree) in tree.at(&["interface"]).into_iter().flat_map(Tree::children) {
             if !tree.has("disable") {
-                ways.push((StaticWay::Link(name.to_owned()), distance(tree)));
+                ways.push((NextHop::Interface(name.to_owned()), distance(tree)));
             }
         }
-        ways.extend(tree.at(&["blackhole"]).map(|tree| (StaticWay::Nowhere, distance(tree))));
+        ways.extend(tree.at(&["blackhole"]).map(|tree| (NextHop::Blackhole, distance(tree))));
         ways
     }
 
@@ -166,14 +176,26 @@ impl Reader {
     pub(super) fn check_links(&mut self, root: &Tree, settings: &Settings) {
         let location = |path: &Path| root.at(&path.words()).map(Tree::location).unwrap_or_default();
         let mut owners: BTreeMap<IpAddr, &str> = BTreeMap::new();
+        let mut bridges: BTreeMap<&str, &str> = BTreeMap::new();
         for (name, link) in &settings.links {
             let path = &link.path;
-            if settings.wireguard.contains_key(name) || settings.openvpn.contains_key(name) {
-                let reason = format!("{path}: {name} is the interface of a tunnel");
+            let is_ethernet = path.words().get(1) == Some(&"ethernet");
+            if is_of_tunnel(name) || is_ethernet && name == "lo" {
+                let reason =
+                    format!("{path}: {name} is no Ethernet interface, but that of a tunnel or the loopback");
                 self.error(location(path), reason, format!("delete {path}"));
             }
             let LinkKind::Bridge(members) = &link.kind else { continue };
             for member in members {
+                if is_of_tunnel(member) {
+                    let reason =
+                        format!("{path} member interface {member}: a tunnel carries no Ethernet frames");
+                    self.error(location(path), reason, format!("delete {path} member interface {member}"));
+                }
+                if let Some(other) = bridges.insert(member, name) {
+                    let reason = format!("{path} member interface {member}: {other} has it, too");
+                    self.error(location(path), reason, format!("delete {path} member interface {member}"));
+                }
                 if settings.links.get(member).is_some_and(|member| !member.addresses.is_empty()) {
                     let reason =
                         format!("{path} member interface {member}: a member has no address of its own");
@@ -196,46 +218,78 @@ impl Reader {
         self.check_routes(root, settings);
     }
 
+    /// Refuses routes, and networks of links, that lead around a tunnel when that is down; warns of those for a part of what it is for.
     fn check_routes(&mut self, root: &Tree, settings: &Settings) {
-        let tunnels = settings.wireguard.iter().filter(|(_, tunnel)| !tunnel.disable);
-        let mut protected: Vec<(IpNet, String)> = Vec::new();
-        for (name, tunnel) in tunnels {
-            for (peer, settings) in &tunnel.peers {
-                let place = format!("interfaces wireguard {name} peer {peer}");
-                protected.extend(settings.allowed_ips.iter().map(|prefix| (*prefix, place.clone())));
-            }
-        }
-        for (name, peer) in &settings.ipsec.peers {
-            for (number, tunnel) in &peer.tunnels {
-                let place = format!("vpn ipsec site-to-site peer {name} tunnel {number}");
-                protected.extend(tunnel.remote.prefixes.iter().map(|prefix| (*prefix, place.clone())));
-            }
-        }
-        for route in settings.routes.iter().filter(|route| route.prefix.prefix_len() > 0) {
-            let StaticRoute { prefix, way, .. } = route;
-            let is_tunnel = |name: &String| settings.wireguard.contains_key(name);
-            if matches!(way, StaticWay::Nowhere) || matches!(way, StaticWay::Link(name) if is_tunnel(name)) {
-                continue;
-            }
-            let word = if prefix.addr().is_ipv4() { "route" } else { "route6" };
-            let path = format!("protocols static {word} {prefix}");
-            let Some((around, place)) =
-                protected.iter().find(|(it, _)| it.prefix_len() > 0 && it.contains(prefix))
-            else {
-                continue;
+        let protected = protected(settings);
+        let is_tunnel = |name: &String| settings.wireguard.contains_key(name);
+        for StaticRoute { prefix, next_hop, .. } in &settings.routes {
+            let leads_in = match next_hop {
+                NextHop::Interface(name) | NextHop::Gateway(_, Some(name)) => is_tunnel(name),
+                NextHop::Gateway(_, None) => false,
+                NextHop::Blackhole => true,
             };
-            if around == prefix {
+            if !leads_in {
+                let word = if prefix.addr().is_ipv4() { "route" } else { "route6" };
                 let at = root.at(&["protocols", "static", word]).map(Tree::location).unwrap_or_default();
-                let reason =
-                    format!("{path}: {place} protects it, and the route would lead around the tunnel");
-                self.error(at, reason, format!("delete {path}"));
-            } else {
-                self.warn(format!(
-                    "{path} leads around {place}, which is for {around}: packets to it are not encrypted"
-                ));
+                self.check_around(&format!("protocols static {word} {prefix}"), *prefix, at, &protected);
+            }
+        }
+        for link in settings.links.values() {
+            let at = root.at(&link.path.words()).map(Tree::location).unwrap_or_default();
+            for address in &link.addresses {
+                self.check_around(
+                    &format!("{} address {address}", link.path),
+                    address.trunc(),
+                    at,
+                    &protected,
+                );
             }
         }
     }
+
+    fn check_around(&mut self, path: &str, prefix: IpNet, at: Location, protected: &[(IpNet, String)]) {
+        let mut around = protected.iter().filter(|(it, _)| it.contains(&prefix));
+        if prefix.prefix_len() == 0 {
+            return;
+        }
+        // The closest: of a tunnel for everything, networks of this site are no part that is missed.
+        let Some((network, place)) = around.by_ref().max_by_key(|(it, _)| it.prefix_len()) else { return };
+        if *network == prefix {
+            let reason =
+                format!("{path}: {place} protects {network}, and packets to it would go around the tunnel");
+            self.error(at, reason, format!("delete {path}"));
+        } else if network.prefix_len() > 0 || path.starts_with("protocols") {
+            self.warn(format!(
+                "{path} leads around {place}, which is for {network}: packets to it are not encrypted"
+            ));
+        }
+    }
+}
+
+/// What tunnels are for, with their places.
+fn protected(settings: &Settings) -> Vec<(IpNet, String)> {
+    let mut protected: Vec<(IpNet, String)> = Vec::new();
+    for (name, tunnel) in settings.wireguard.iter().filter(|(_, tunnel)| !tunnel.disable) {
+        for (peer, settings) in &tunnel.peers {
+            let place = format!("interfaces wireguard {name} peer {peer}");
+            protected.extend(settings.allowed_ips.iter().map(|prefix| (*prefix, place.clone())));
+        }
+    }
+    for (name, peer) in &settings.ipsec.peers {
+        for (number, tunnel) in &peer.tunnels {
+            let place = format!("vpn ipsec site-to-site peer {name} tunnel {number}");
+            protected.extend(tunnel.remote.prefixes.iter().map(|prefix| (*prefix, place.clone())));
+        }
+    }
+    protected
+}
+
+/// Whether a name is one that interfaces of tunnels have.
+fn is_of_tunnel(name: &str) -> bool {
+    ["wg", "vtun", "ipsec"].iter().any(|letters| {
+        let digits = name.strip_prefix(letters).unwrap_or_default();
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 fn members(tree: &Tree) -> BTreeSet<String> {
@@ -298,8 +352,8 @@ mod tests {
         assert_eq!(settings.links.len(), 6);
         assert_eq!(settings.routes.len(), 4);
         let last = settings.routes.last().expect("routes");
-        let gateway = StaticWay::Gateway("fe80::1".parse().expect("literal"), Some("enp1s0".to_owned()));
-        assert_eq!((&last.way, last.distance), (&gateway, 1));
+        let gateway = NextHop::Gateway("fe80::1".parse().expect("literal"), Some("enp1s0".to_owned()));
+        assert_eq!((&last.next_hop, last.distance), (&gateway, 1));
         assert!(!settings.is_empty());
     }
 
@@ -310,7 +364,11 @@ mod tests {
             (vec!["interfaces ethernet eth0 address dhcp"], "let the operating system get it by DHCP"),
             (vec!["interfaces ethernet eth0 address 10.1.0.1"], "10.1.0.1/24"),
             (vec!["interfaces ethernet 0123456789abc vif 100 disable"], "longer than the 15 characters"),
-            (wg(&["interfaces ethernet wg0 mtu 1400"]), "wg0 is the interface of a tunnel"),
+            (wg(&["interfaces ethernet wg0 mtu 1400"]), "that of a tunnel"),
+            (vec!["interfaces ethernet ipsec0 disable"], "that of a tunnel"),
+            (vec!["interfaces ethernet lo disable"], "the loopback"),
+            (vec!["interfaces bridge br0 member interface wg0"], "no Ethernet frames"),
+            (wg(&["interfaces ethernet eth0 address 10.1.0.1/16"]), "would go around the tunnel"),
             (
                 vec![
                     "interfaces bridge br0 member interface eth1",
@@ -325,6 +383,21 @@ mod tests {
                 ],
                 "eth0 has it, too",
             ),
+            (
+                vec![
+                    "interfaces bridge br0 member interface eth1",
+                    "interfaces bridge br1 member interface eth1",
+                ],
+                "br0 has it, too",
+            ),
+            (
+                vec!["interfaces bridge br0 address 10.1.0.1/24", "interfaces ethernet br0 mtu 1400"],
+                "is the same interface",
+            ),
+            (
+                vec!["interfaces ethernet eth1.7 mtu 1400", "interfaces ethernet eth1 vif 7 mtu 1300"],
+                "is the same interface",
+            ),
             (vec!["protocols static route ::/0 next-hop fe80::1"], "set protocols static route6 ::/0"),
             (vec!["protocols static route 10.0.0.0/8 next-hop ::1"], "of the other version of IP"),
             (vec!["protocols static route 10.0.0.0/8 description a"], "leads nowhere"),
@@ -333,9 +406,9 @@ mod tests {
                     "protocols static route 10.0.0.0/8 next-hop 192.0.2.1",
                     "protocols static route 10.0.0.0/8 next-hop 192.0.2.2",
                 ],
-                "two ways of distance 1",
+                "two next hops of distance 1",
             ),
-            (wg(&["protocols static route 10.1.0.0/16 next-hop 192.0.2.1"]), "would lead around the tunnel"),
+            (wg(&["protocols static route 10.1.0.0/16 next-hop 192.0.2.1"]), "would go around the tunnel"),
         ] {
             let refused = read(&lines).expect_err("refused");
             assert!(refused.contains(said), "{lines:?}: {refused}");
@@ -343,6 +416,14 @@ mod tests {
         let (_, warnings) =
             read(&wg(&["protocols static route 10.1.5.0/24 next-hop 192.0.2.1"])).expect("right");
         assert!(warnings.iter().any(|it| it.contains("packets to it are not encrypted")), "{warnings:?}");
+        let all = [
+            "interfaces wireguard wg0 peer b allowed-ips 0.0.0.0/0",
+            "protocols static route 128.0.0.0/1 next-hop 192.0.2.1",
+        ];
+        let (_, warnings) = read(&wg(&all)).expect("right");
+        assert!(warnings.iter().any(|it| it.contains("which is for 0.0.0.0/0")), "{warnings:?}");
+        let inside = "protocols static route 10.1.0.0/16 next-hop 10.1.0.9 interface wg0";
+        assert!(read(&wg(&[inside])).is_ok(), "it leads into the tunnel");
         let (_, warnings) = read(&wg(&["protocols static route 10.1.5.0/24 interface wg0"])).expect("right");
         assert!(warnings.is_empty(), "{warnings:?}");
     }

@@ -26,7 +26,7 @@ pub use health::Health;
 pub use https::Https;
 pub use ipsec::IpSec;
 pub(crate) use ipsec::is_served;
-pub use links::{Link, LinkKind, StaticRoute, StaticWay};
+pub use links::{Link, LinkKind, NextHop, StaticRoute};
 pub use machine::Machine;
 pub use metrics::{Metrics, MetricsPeers, MetricsTls};
 pub use nat::Nat;

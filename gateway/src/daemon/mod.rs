@@ -82,7 +82,7 @@ pub fn requirements(settings: &Settings) -> Requirements {
     }
     all.ciphers.sort_unstable();
     all.ciphers.dedup();
-    // What the configuration itself has the kernel forward is no need any more.
+    // Forwarding that the configuration switches on needs no warning.
     let machine = &settings.machine;
     all.needs.forwarded.retain(|(_, prefix)| {
         let is_set = if prefix.addr().is_ipv4() { machine.forwards_v4 } else { machine.forwards_v6 };
@@ -213,7 +213,7 @@ impl Daemon {
     }
 
     /// Has the engines measured for ciphers that the configuration is the first to need. The first key would wait for it
-    /// otherwise, in a thread of low priority. What a commit waits for is not this.
+    /// otherwise, in a thread of low priority. The commit does not wait for it.
     fn measure(&self, ciphers: Vec<Subject>) {
         let engines = Arc::clone(&self.context.engines);
         let new: Vec<Subject> = ciphers.into_iter().filter(|cipher| !engines.knows(*cipher)).collect();

@@ -58,12 +58,19 @@ pub(super) struct Guard {
     installed: Option<Protected>,
     /// The packets that earlier tables have dropped.
     earlier: u64,
+    /// The number of all rules after our last change.
+    generation: Option<u32>,
 }
 
 impl Guard {
     /// The number by which the kernel names our own changes.
     pub(super) fn port(&self) -> u32 {
         self.socket.as_ref().map_or(0, |(_, port)| *port)
+    }
+
+    /// The number of all rules of the machine now, and after our last change.
+    pub(super) fn generations(&self) -> (Option<u32>, Option<u32>) {
+        (self.socket.as_ref().and_then(|(socket, _)| nft::generation(socket)), self.generation)
     }
 
     /// Whether the table is what was set last.
@@ -109,6 +116,7 @@ impl Guard {
         // The counters of a table that an earlier daemon has left are included.
         let counted = nft::counted(socket, TABLE).unwrap_or(0);
         batch.send(socket)?;
+        self.generation = nft::generation(socket);
         // If the kernel refuses the batch, the old table stays with its counters.
         self.earlier += counted;
         Ok(())

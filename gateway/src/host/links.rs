@@ -5,7 +5,8 @@
 //! set. Nothing goes when the daemon ends: the site keeps its network.
 
 use super::netlink::{KernelRoute, LinkChange, Netlink, NetlinkError, NewLink, RouterLink};
-use config::settings::{Link, LinkKind, StaticRoute, StaticWay};
+use super::restore::Outcome;
+use config::settings::{Link, LinkKind, NextHop, StaticRoute};
 use ipnet::IpNet;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,43 +34,94 @@ pub struct Compared {
     pub routes: Vec<(StaticRoute, NetlinkError)>,
 }
 
+impl Compared {
+    /// Tells what was put back, and what was refused. What a link that is away or down explains is not told again and again.
+    pub(super) fn add_to(self, outcome: &mut Outcome) {
+        let is_told = |error: &NetlinkError| {
+            !matches!(error.error, Errno::NODEV | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN)
+        };
+        outcome.restored.extend(self.restored);
+        outcome.errors.extend(self.links.into_iter().filter(|(_, error)| is_told(error)));
+        let routes = self.routes.into_iter().filter(|(_, error)| is_told(error));
+        outcome.errors.extend(routes.map(|(route, error)| (format!("route {}", route.prefix), error)));
+    }
+}
+
+/// The MTU of a link, and whether it was up.
+type Before = (u32, bool);
+
 /// Keeps what is wanted.
 #[derive(Default)]
 pub(super) struct Links {
     /// None before the first configuration: an earlier daemon may have left something.
     wanted: Option<Router>,
+    /// What links of the machine were before they were changed.
+    before: BTreeMap<String, Before>,
 }
 
 impl Links {
-    /// Makes all of it so, and takes away what is ours and not wanted.
-    pub(super) fn set(&mut self, router: Router, netlink: &mut Netlink) -> Result<Compared, NetlinkError> {
+    /// Makes all of it so, and takes away what is ours and not wanted. What is `protected` by tunnels gets no route.
+    pub(super) fn set(
+        &mut self,
+        router: Router,
+        protected: &BTreeSet<IpNet>,
+        netlink: &mut Netlink,
+    ) -> Result<Compared, NetlinkError> {
         let before = self.wanted.replace(router).unwrap_or_default();
-        let compared = self.restore(netlink)?;
-        // A kernel that does not keep whose an address is.
-        self.forget_addresses(&before, netlink)?;
+        let compared = self.restore(protected, netlink)?;
+        // Linux before 5.18 does not say whose an address is: there it is removed by its value.
+        if !keeps_owners(rustix::system::uname().release().to_str().unwrap_or_default()) {
+            self.forget_addresses(&before, netlink)?;
+        }
+        self.put_back(netlink)?;
         Ok(compared)
     }
 
     /// Puts back what is missing, and takes away what is ours and not wanted.
-    pub(super) fn restore(&self, netlink: &mut Netlink) -> Result<Compared, NetlinkError> {
+    pub(super) fn restore(
+        &mut self,
+        protected: &BTreeSet<IpNet>,
+        netlink: &mut Netlink,
+    ) -> Result<Compared, NetlinkError> {
         let mut compared = Compared::default();
         let Some(wanted) = &self.wanted else { return Ok(compared) };
-        for found in netlink.router_links()? {
-            if is_made(&found) && !wanted.links.contains_key(&found.name) {
+        let mut links = netlink.router_links()?;
+        for found in &links {
+            if is_made(found) && !wanted.links.contains_key(&found.name) {
                 netlink.delete_link(found.link.index)?;
             }
         }
-        // Bridges and VLANs are of other links.
-        let mut links: Vec<(&String, &Link)> = wanted.links.iter().collect();
-        links.sort_by_key(|(_, link)| &link.kind);
-        for (name, link) in links {
-            if let Err(error) = set_link(name, link, netlink, &mut compared.restored) {
+        // Members and parents first: bridges and VLANs need them.
+        let mut ordered: Vec<(&String, &Link)> = wanted.links.iter().collect();
+        ordered.sort_by_key(|(_, link)| &link.kind);
+        for (name, link) in ordered {
+            let found = links.iter().find(|found| found.name == *name && !is_made(found));
+            if let Some(found) = found {
+                self.before.entry(name.clone()).or_insert((found.link.mtu, found.link.up));
+            }
+            if let Err(error) = set_link(name, link, &mut links, netlink, &mut compared.restored) {
                 compared.links.insert(name.clone(), error);
             }
         }
-        restore_addresses(wanted, netlink, &mut compared)?;
-        restore_routes(&wanted.routes, netlink, &mut compared)?;
+        restore_addresses(wanted, &links, netlink, &mut compared)?;
+        restore_routes(&wanted.routes, protected, netlink, &mut compared)?;
         Ok(compared)
+    }
+
+    /// Gives links that are no longer configured the MTU that they had, and sets them up if they were.
+    fn put_back(&mut self, netlink: &mut Netlink) -> Result<(), NetlinkError> {
+        let Some(wanted) = &self.wanted else { return Ok(()) };
+        for (name, (mtu, up)) in &self.before {
+            let now = wanted.links.get(name);
+            let Ok(link) = netlink.link(name) else { continue };
+            let mtu = Some(*mtu).filter(|mtu| now.is_none_or(|now| now.mtu.is_none()) && *mtu != link.mtu);
+            let up = Some(*up).filter(|up| now.is_none() && *up && !link.up);
+            if mtu.is_some() || up.is_some() {
+                netlink.set_link(link.index, LinkChange { up, mtu, ..LinkChange::default() })?;
+            }
+        }
+        self.before.retain(|name, _| wanted.links.contains_key(name));
+        Ok(())
     }
 
     fn forget_addresses(&self, before: &Router, netlink: &mut Netlink) -> Result<(), NetlinkError> {
@@ -88,11 +140,12 @@ impl Links {
 
 fn restore_addresses(
     wanted: &Router,
+    links: &[RouterLink],
     netlink: &mut Netlink,
     compared: &mut Compared,
 ) -> Result<(), NetlinkError> {
     let names: BTreeMap<u32, String> =
-        netlink.router_links()?.into_iter().map(|found| (found.link.index, found.name)).collect();
+        links.iter().map(|found| (found.link.index, found.name.clone())).collect();
     let present = netlink.router_addresses()?;
     for &(index, address, is_ours) in &present {
         let link = names.get(&index).and_then(|name| wanted.links.get(name));
@@ -104,13 +157,19 @@ fn restore_addresses(
         let Some(link) = wanted.links.get(name).filter(|link| !link.is_disabled) else { continue };
         let has = |address: &IpNet| present.iter().any(|(of, it, _)| of == index && it == address);
         for address in link.addresses.iter().filter(|address| !has(address)) {
-            compared.restored.push(format!("the address {address} of {name}"));
-            if let Err(error) = netlink.add_router_address(*index, *address) {
-                compared.links.insert(name.clone(), error);
+            match netlink.add_router_address(*index, *address) {
+                Ok(()) => compared.restored.push(format!("the address {address} of {name}")),
+                Err(error) => _ = compared.links.insert(name.clone(), error),
             }
         }
     }
     Ok(())
+}
+
+/// Whether a kernel of this release keeps who has set an address (`IFA_PROTO`).
+fn keeps_owners(release: &str) -> bool {
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (5, 18)
 }
 
 fn is_made(found: &RouterLink) -> bool {
@@ -121,10 +180,10 @@ fn is_made(found: &RouterLink) -> bool {
 fn set_link(
     name: &str,
     wanted: &Link,
+    links: &mut Vec<RouterLink>,
     netlink: &mut Netlink,
     restored: &mut Vec<String>,
 ) -> Result<(), NetlinkError> {
-    let links = netlink.router_links()?;
     let index_of = |name: &str| {
         let found = links.iter().find(|found| found.name == name);
         found.map(|found| found.link.index).ok_or_else(|| absent(name))
@@ -143,7 +202,9 @@ fn set_link(
         (None, Some(new)) => {
             netlink.add_link(name, &new, MADE).map_err(|error| unsupported(error, &new))?;
             restored.push(format!("the interface {name}"));
-            netlink.link(name)?
+            let link = netlink.link(name)?;
+            links.push(RouterLink { link, name: name.to_owned(), bridge: 0, alias: Some(MADE.to_owned()) });
+            link
         }
     };
     if let Some(mtu) = wanted.mtu.filter(|mtu| *mtu != link.mtu) {
@@ -199,22 +260,31 @@ fn of_another(name: &str) -> NetlinkError {
 
 fn restore_routes(
     wanted: &BTreeSet<StaticRoute>,
+    protected: &BTreeSet<IpNet>,
     netlink: &mut Netlink,
     compared: &mut Compared,
 ) -> Result<(), NetlinkError> {
     let mut routes = Vec::new();
     for route in wanted {
+        // Also what a server pushes: while its tunnel is down, packets would leave in clear.
+        if protected.contains(&route.prefix)
+            && route.prefix.prefix_len() > 0
+            && route.next_hop != NextHop::Blackhole
+        {
+            compared.routes.push((route.clone(), around_a_tunnel(route)));
+            continue;
+        }
         match in_kernel(route, netlink) {
             Ok(of_kernel) => routes.push((route, of_kernel)),
             Err(error) => compared.routes.push((route.clone(), error)),
         }
     }
     let present = netlink.static_routes()?;
-    for found in present.iter().filter(|found| !routes.iter().any(|(_, wanted)| wanted.is(found))) {
+    for found in present.iter().filter(|found| !routes.iter().any(|(_, wanted)| wanted.matches(found))) {
         netlink.remove_static_route(*found)?;
     }
     for (route, of_kernel) in routes {
-        if present.iter().any(|found| of_kernel.is(found)) {
+        if present.iter().any(|found| of_kernel.matches(found)) {
             continue;
         }
         match netlink.add_static_route(of_kernel) {
@@ -225,13 +295,35 @@ fn restore_routes(
     Ok(())
 }
 
+fn around_a_tunnel(route: &StaticRoute) -> NetlinkError {
+    NetlinkError {
+        what: format!("route {}: a tunnel protects it, and packets would go around the tunnel", route.prefix),
+        error: Errno::EXIST,
+        fix: "\n  fix: take the static route out of the configuration".to_owned(),
+    }
+}
+
 fn in_kernel(route: &StaticRoute, netlink: &mut Netlink) -> Result<KernelRoute, NetlinkError> {
     let mut index = |name: &String| netlink.link(name).map(|link| link.index).map_err(|_| absent(name));
-    let (gateway, index) = match &route.way {
-        StaticWay::Gateway(address, None) => (Some(*address), None),
-        StaticWay::Gateway(address, Some(name)) => (Some(*address), Some(index(name)?)),
-        StaticWay::Link(name) => (None, Some(index(name)?)),
-        StaticWay::Nowhere => (None, None),
+    let (gateway, index) = match &route.next_hop {
+        NextHop::Gateway(address, None) => (Some(*address), None),
+        NextHop::Gateway(address, Some(name)) => (Some(*address), Some(index(name)?)),
+        NextHop::Interface(name) => (None, Some(index(name)?)),
+        NextHop::Blackhole => (None, None),
     };
     Ok(KernelRoute { prefix: route.prefix, gateway, index, metric: route.distance.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_of_addresses_are_kept_since_linux_5_18() {
+        for (release, keeps) in
+            [("6.1.0-18-amd64", true), ("5.18", true), ("5.17.9-rc1", false), ("4.19.0", false), ("", false)]
+        {
+            assert_eq!(keeps_owners(release), keeps, "{release}");
+        }
+    }
 }

@@ -218,7 +218,8 @@ impl Host {
     pub fn route(&self, router: Router) -> Result<Compared, NetlinkError> {
         let mut state = self.lock();
         let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
-        let compared = state.links.set(router, &mut netlink)?;
+        let protected = state.wanted.values().flat_map(Wants::prefixes).collect();
+        let compared = state.links.set(router, &protected, &mut netlink)?;
         // Routes of tunnels depend on the addresses of the machine.
         state.restore()?.log();
         Ok(compared)
@@ -347,6 +348,12 @@ impl State {
         }
     }
 
+    /// Whether the last change of any table of nf_tables was ours.
+    fn has_own_tables(&self) -> bool {
+        let (now, guard) = self.guard.generations();
+        now.is_some() && now == guard.max(self.translator.generation())
+    }
+
     /// Where the configuration has tunnels that protect networks, if there are some.
     fn protecting(&self) -> Option<&'static str> {
         let mut networks = self.wanted.values().map(|wants| &wants.networks);
@@ -398,6 +405,7 @@ impl State {
             if self.own.is_some() { Ok(false) } else { self.guard.set(&restore::protected(&wanted)) };
         plan.open(&mut kernel.netlink, &mut outcome);
         drop(plan);
+        let protected = wanted.values().flat_map(Wants::prefixes).collect();
         drop(wanted);
         match guarded {
             Ok(changed) => {
@@ -406,15 +414,18 @@ impl State {
             }
             Err(error) => self.say_unguarded(&error),
         }
-        match self.links.restore(&mut kernel.netlink) {
-            Ok(compared) => outcome.restored.extend(compared.restored),
+        match self.links.restore(&protected, &mut kernel.netlink) {
+            Ok(compared) => compared.add_to(&mut outcome),
             Err(error) => tracing::warn!("interfaces and static routes are not compared: {error}"),
         }
         match self.translator.restore() {
             Ok(restored) => {
                 outcome.restored.extend(restored.then(|| "the table inet postern-nat".to_owned()));
             }
-            Err(error) => tracing::warn!("nat: the table inet postern-nat is not put back: {error}"),
+            Err(error) => {
+                let error = NetlinkError::new("it is not put back", &error);
+                outcome.errors.push(("the table inet postern-nat".to_owned(), error));
+            }
         }
         Ok(outcome)
     }

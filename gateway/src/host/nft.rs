@@ -3,7 +3,8 @@
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use netlink_sys::{Socket, SocketAddr};
 use rustix::net::sockopt::{
-    Timeout, set_socket_recv_buffer_size_force, set_socket_send_buffer_size_force, set_socket_timeout,
+    Timeout, set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, set_socket_send_buffer_size,
+    set_socket_send_buffer_size_force, set_socket_timeout,
 };
 use rustix::net::{RecvFlags, recv};
 use std::io;
@@ -262,12 +263,16 @@ impl Batch {
         // What the kernel said of a batch that it refused may still be there.
         while recv(socket, &mut [0u8; 4096][..], RecvFlags::DONTWAIT).is_ok() {}
         if self.bytes.len() > USUAL_SEND {
-            set_socket_send_buffer_size_force(socket, self.bytes.len() * 2)?;
+            let size = self.bytes.len() * 2;
+            // In a container without rights on the machine, only the usual limit can be used up.
+            set_socket_send_buffer_size_force(socket, size)
+                .or_else(|_| set_socket_send_buffer_size(socket, size))?;
         }
         // Each answer takes up to a page of what waits to be read.
         let answers = self.messages as usize * ANSWER;
         if answers > USUAL_SEND {
-            set_socket_recv_buffer_size_force(socket, answers)?;
+            set_socket_recv_buffer_size_force(socket, answers)
+                .or_else(|_| set_socket_recv_buffer_size(socket, answers))?;
         }
         socket.send(&self.bytes, 0)?;
         for _ in 0..asked {
@@ -290,6 +295,19 @@ pub(crate) fn open() -> io::Result<(Socket, u32)> {
     socket.connect(&SocketAddr::new(0, 0))?;
     set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
     Ok((socket, port))
+}
+
+/// The number of the rules of all tables, which each batch raises; none if the kernel does not say it.
+pub(crate) fn generation(socket: &Socket) -> Option<u32> {
+    const GET_GENERATION: u16 = NF_TABLES << 8 | 16;
+    const GENERATION_ID: u16 = 1;
+    let mut request = Batch { bytes: Vec::new(), messages: 0 };
+    request.message(GET_GENERATION, 0, 0, 0, &[]);
+    while recv(socket, &mut [0u8; 4096][..], RecvFlags::DONTWAIT).is_ok() {}
+    socket.send(&request.bytes, 0).ok()?;
+    let bytes = socket.recv_from_full().ok()?.0;
+    let number = find(bytes.get(HEADERS..)?, GENERATION_ID)?;
+    Some(u32::from_be_bytes(number.try_into().ok()?))
 }
 
 /// The multicast group of changes (linux/netfilter/nfnetlink.h).

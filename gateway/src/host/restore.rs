@@ -28,13 +28,18 @@ impl Outcome {
 
     pub(super) fn log(&self) {
         for (name, error) in &self.errors {
-            tracing::warn!("interface {name}: {error}");
+            tracing::warn!("{}: {error}", shown(name));
         }
     }
 
     fn note(&mut self, owner: &str, outcome: Result<(), NetlinkError>) {
         self.errors.extend(outcome.err().map(|error| (owner.to_owned(), error)));
     }
+}
+
+/// What an error is about: an interface, or a route that the user has set.
+pub(super) fn shown(name: &str) -> String {
+    if name.contains(' ') { name.to_owned() } else { format!("interface {name}") }
 }
 
 /// What differs.

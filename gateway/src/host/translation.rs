@@ -50,12 +50,19 @@ pub(super) struct Translator {
     wanted: Nat,
     /// Whether the table is what is wanted, as far as is known. An earlier daemon may have left one.
     is_installed: bool,
+    /// The number of all rules after our last change.
+    generation: Option<u32>,
 }
 
 impl Translator {
     /// The number by which the kernel names our own changes.
     pub(super) fn port(&self) -> u32 {
         self.socket.as_ref().map_or(0, |(_, port)| *port)
+    }
+
+    /// The number of all rules after our last change.
+    pub(super) fn generation(&self) -> Option<u32> {
+        self.generation
     }
 
     /// Whether the table is what was set last, if anything was.
@@ -119,6 +126,7 @@ impl Translator {
             add(nat, &mut batch);
         }
         batch.send(socket)?;
+        self.generation = nft::generation(socket);
         self.is_installed = true;
         Ok(())
     }

@@ -3,6 +3,7 @@
 use super::netlink::{self, Concern, concern};
 use super::networks::TABLES;
 use super::nft;
+use super::restore::shown;
 use super::{Follower, State, guard, translation};
 use netlink_sys::Socket;
 use port::Wake;
@@ -124,7 +125,7 @@ impl Watch {
                 self.pace.note(Instant::now(), !outcome.restored.is_empty());
                 self.say_restored(&outcome.restored);
                 for (name, error) in outcome.errors {
-                    self.say(format!("interface {name}: {error}"));
+                    self.say(format!("{}: {error}", shown(&name)));
                 }
             }
             Err(error) => {
@@ -139,12 +140,11 @@ impl Watch {
         let more =
             if restored.len() == 1 { String::new() } else { format!(" and {} more", restored.len() - 1) };
         if self.pace.is_fight() {
-            self.say(
-                "another program keeps deleting what protects traffic here; it is put back once a second\n  \
+            self.say(format!(
+                "another program keeps deleting {first}{more}; it is put back once a second\n  \
                  fix: if it is systemd-networkd, set ManageForeignRoutingPolicyRules=no and ManageForeignRoutes=no in \
                  /etc/systemd/networkd.conf, and restart it"
-                    .to_owned(),
-            );
+            ));
         } else {
             self.say(format!("{first}{more} went and is put back"));
         }
@@ -187,7 +187,11 @@ impl Watch {
                     guard |= nft::is_change_by_another(&bytes, guard::TABLE, ports.0);
                     nat |= nft::is_change_by_another(&bytes, translation::TABLE, ports.1);
                 }
-                Err(error) if is_overflow(&error) => (guard, nat) = (true, true),
+                // Many rules of ours overflow it, too.
+                Err(error) if is_overflow(&error) => {
+                    let changed = !state().has_own_tables();
+                    (guard, nat) = (guard || changed, nat || changed);
+                }
                 Err(_) => break,
             }
         }

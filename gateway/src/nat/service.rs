@@ -58,7 +58,7 @@ impl Service for NatService {
 
     fn carry_out<'a>(&'a mut self, _: &'a Step, context: &'a Context) -> Work<'a, Result<(), Refusal>> {
         let done = match self.planned.take() {
-            // Where nothing is wanted and nothing was, a kernel without nf_tables is as good.
+            // Without rules, a kernel without nf_tables is no error.
             Some(wanted) if wanted == Nat::default() && self.in_force.is_none() => {
                 let _ = self.apply(wanted, context);
                 Ok(())

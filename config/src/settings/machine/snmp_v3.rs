@@ -25,8 +25,8 @@ pub struct SnmpV3 {
 pub struct SnmpUser {
     /// The keys.
     pub keys: UsmKeys,
-    /// The least protection that a message must have.
-    pub least: SecurityLevel,
+    /// The minimum protection that a message must have.
+    pub minimum: SecurityLevel,
     /// Whether the user may write.
     pub writes: bool,
     /// The name of what the user sees; none for all.
@@ -53,15 +53,15 @@ pub struct UsmKey {
     pub is_localized: bool,
 }
 
-/// How a message is protected.
+/// How a message is protected (RFC 3411, section 3.4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SecurityLevel {
     /// Not at all.
-    Nothing,
-    /// It is signed.
-    Signed,
-    /// It is signed and encrypted.
-    Encrypted,
+    NoAuthNoPriv,
+    /// It is authenticated.
+    AuthNoPriv,
+    /// It is authenticated and encrypted.
+    AuthPriv,
 }
 
 /// A tree of objects.
@@ -103,7 +103,7 @@ const V3: &str = "service snmp v3";
 
 /// What a group allows.
 struct Group {
-    least: SecurityLevel,
+    minimum: SecurityLevel,
     writes: bool,
     view: Option<String>,
 }
@@ -149,15 +149,15 @@ impl Reader {
                 format!("delete {path} view, or set {path} mode ro"),
             );
         }
-        let least = match group.value("seclevel") {
+        let minimum = match group.value("seclevel") {
             Some("noauth") => {
                 self.warn(format!("{path} asks for no password: set {path} seclevel auth"));
-                SecurityLevel::Nothing
+                SecurityLevel::NoAuthNoPriv
             }
-            Some("priv") => SecurityLevel::Encrypted,
-            _ => SecurityLevel::Signed,
+            Some("priv") => SecurityLevel::AuthPriv,
+            _ => SecurityLevel::AuthNoPriv,
         };
-        Group { least, writes, view }
+        Group { minimum, writes, view }
     }
 
     fn snmp_user(
@@ -181,7 +181,7 @@ impl Reader {
         }
         let writes = user.value("mode") == Some("rw");
         let Some(group) = user.value("group") else {
-            return Some(SnmpUser { least: keys.level(), keys, writes, view: None });
+            return Some(SnmpUser { minimum: keys.level(), keys, writes, view: None });
         };
         let Some(allowed) = groups.get(group) else {
             let reason = format!("{path} names the group {group}, which is not there");
@@ -191,12 +191,12 @@ impl Reader {
         if writes && !allowed.writes {
             self.warn(format!("{path} mode rw has no effect: set {V3} group {group} mode rw"));
         }
-        if allowed.least > keys.level() {
+        if allowed.minimum > keys.level() {
             let reason = format!("{path} has no key to encrypt with, and its group {group} asks for it");
             self.error(user.location(), reason, format!("set {path} privacy plaintext-password SECRET"));
         }
-        let Group { least, writes, view } = allowed;
-        Some(SnmpUser { keys, least: *least, writes: *writes, view: view.clone() })
+        let Group { minimum, writes, view } = allowed;
+        Some(SnmpUser { keys, minimum: *minimum, writes: *writes, view: view.clone() })
     }
 
     /// The key below a word; none if there is none.
@@ -275,7 +275,7 @@ impl Reader {
 impl UsmKeys {
     /// The most protection that there are keys for.
     pub fn level(&self) -> SecurityLevel {
-        if self.privacy.is_some() { SecurityLevel::Encrypted } else { SecurityLevel::Signed }
+        if self.privacy.is_some() { SecurityLevel::AuthPriv } else { SecurityLevel::AuthNoPriv }
     }
 
     fn is_localized(&self) -> bool {
@@ -313,15 +313,15 @@ mod tests {
     fn a_user_has_the_level_of_its_keys_or_what_its_group_allows() {
         let user = |text: &str| v3(text).users["a"].clone();
         let alone = user(USER);
-        assert_eq!((alone.least, alone.writes, alone.view), (SecurityLevel::Signed, false, None));
-        assert_eq!(user(&format!("{USER}{PRIVACY}")).least, SecurityLevel::Encrypted);
+        assert_eq!((alone.minimum, alone.writes, alone.view), (SecurityLevel::AuthNoPriv, false, None));
+        assert_eq!(user(&format!("{USER}{PRIVACY}")).minimum, SecurityLevel::AuthPriv);
         assert!(user(&format!("{USER}set service snmp v3 user a mode rw")).writes);
         let group = "set service snmp v3 user a group g\nset service snmp v3 group g seclevel priv\n\
                      set service snmp v3 group g view v\nset service snmp v3 view v oid 1.3.6.1 mask f0\n\
                      set service snmp v3 view v oid 1.3.6.1.2 exclude";
         let text = format!("{USER}{PRIVACY}{group}");
         let member = user(&text);
-        assert_eq!(member.least, SecurityLevel::Encrypted);
+        assert_eq!(member.minimum, SecurityLevel::AuthPriv);
         assert_eq!(member.view.as_deref(), Some("v"));
         let tree = |oid: &str, is_excluded, mask: Option<&str>| SnmpTree {
             oid: oid.to_owned(),

@@ -173,12 +173,17 @@ impl Netlink {
         let what = || format!("make interface {name}");
         let flags = NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK;
         self.request(RouteNetlinkMessage::NewLink(message), flags, what)?;
-        // A name is free only once: what is made now is ours.
+        // NLM_F_EXCL: this request has made the link.
         let index = self.link(name)?.index;
         let mut message = LinkMessage::default();
         message.header.index = index;
         message.attributes.push(LinkAttribute::IfAlias(alias.to_owned()));
-        self.request(RouteNetlinkMessage::SetLink(message), NLM_F_ACK, what).map(|_| ())
+        let described = self.request(RouteNetlinkMessage::SetLink(message), NLM_F_ACK, what);
+        if described.is_err() {
+            // Without its description it would be another program's from now on.
+            self.delete_link(index)?;
+        }
+        described.map(|_| ())
     }
 
     /// Deletes a link.

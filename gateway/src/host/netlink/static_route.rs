@@ -3,9 +3,10 @@
 use super::route::{ip_address, prefix_of, route_address};
 use super::{MAIN_TABLE, Netlink, NetlinkError, STATIC, family};
 use ipnet::IpNet;
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType};
+use rustix::io::Errno;
 use std::net::IpAddr;
 
 /// A static route as the kernel has it.
@@ -20,7 +21,7 @@ pub(in crate::host) struct KernelRoute {
 
 impl KernelRoute {
     /// Whether the kernel's route is this one: it may have found the link.
-    pub(in crate::host) fn is(&self, of_kernel: &Self) -> bool {
+    pub(in crate::host) fn matches(&self, of_kernel: &Self) -> bool {
         let same = |it: &Self| (it.prefix, it.gateway, it.metric);
         same(self) == same(of_kernel)
             && (self.index == of_kernel.index || self.index.is_none() && self.gateway.is_some())
@@ -59,7 +60,23 @@ impl Netlink {
     /// Adds a static route.
     pub(in crate::host) fn add_static_route(&mut self, route: KernelRoute) -> Result<(), NetlinkError> {
         let message = RouteNetlinkMessage::NewRoute(route.message());
-        self.change(message, NLM_F_CREATE | NLM_F_EXCL, || format!("add route {}", route.prefix))
+        let flags = NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK;
+        let added = self.request(message, flags, || format!("add route {}", route.prefix));
+        added.map(|_| ()).map_err(|error| match error.error {
+            // There is one route for a prefix and a metric.
+            Errno::EXIST => NetlinkError {
+                what: format!(
+                    "route {} metric {} is there already, of another program",
+                    route.prefix, route.metric
+                ),
+                fix: format!(
+                    "\n  fix: set another distance; or: ip route delete {} metric {}",
+                    route.prefix, route.metric
+                ),
+                ..error
+            },
+            _ => error,
+        })
     }
 
     /// Takes a static route away.

@@ -50,7 +50,7 @@ pub(super) fn check(place: &Place, part: Part) -> Vec<Finding> {
 /// The files of a part whose dnsmasq reads `text`; none where there is nothing to do.
 pub(super) fn wanted(place: &Place, part: Part, text: Option<String>) -> Wanted {
     let Some(text) = text else { return Wanted { known: known(part), ..Wanted::default() } };
-    let content = |path, text| Content { path, mode: 0o644, text };
+    let content = |path, text: String| Content { path, mode: 0o644, text: text.into() };
     let mut files = vec![content(file(part), text)];
     if place.has_systemd() {
         files.push(content(unit(part), unit_text(part)));
@@ -81,10 +81,13 @@ pub(super) fn end(place: &Place, part: Part) -> Result<(), PlaceError> {
     Ok(())
 }
 
+/// dnsmasq forks once it has its ports, so that systemd, and the commit, hear of one that cannot have them.
 fn unit_text(part: Part) -> String {
+    let pid = format!("/run/{}.pid", name(part));
     format!(
-        "[Unit]\nDescription={part} of Postern\nAfter=network.target\n[Service]\nExecStart={PROGRAM} --keep-in-foreground \
-         --conf-file={}\nRestart=always\nRestartSec=2\n[Install]\nWantedBy=multi-user.target\n",
+        "[Unit]\nDescription={part} of Postern\nAfter=network.target\n[Service]\nType=forking\nPIDFile={pid}\n\
+         ExecStart={PROGRAM} --pid-file={pid} --conf-file={}\nRestart=always\nRestartSec=2\n[Install]\n\
+         WantedBy=multi-user.target\n",
         file(part)
     )
 }

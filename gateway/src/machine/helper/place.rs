@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
 
 /// How long a program may take: a service that is restarted.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,15 +25,15 @@ pub struct Place {
     root: PathBuf,
 }
 
-/// A file that is to be there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A file that is to be there. It may hold passwords, and is not printed.
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Content {
     /// Where, from the root.
     pub(super) path: String,
     /// Who may read it.
     pub(super) mode: u32,
     /// What it holds after the line that says who wrote it.
-    pub(super) text: String,
+    pub(super) text: Zeroizing<String>,
 }
 
 /// What a file held, and its mode.
@@ -135,7 +136,7 @@ impl Place {
             }
         }
         for content in wanted {
-            let text = format!("{WRITTEN}{owner}: changes are lost.\n{}", content.text);
+            let text = Zeroizing::new(format!("{WRITTEN}{owner}: changes are lost.\n{}", *content.text));
             let at = self.at(&content.path);
             if is_there(&at, text.as_bytes(), content.mode) {
                 continue;

@@ -8,6 +8,7 @@ use super::{Wanted, missing, render};
 use crate::machine::model::Finding;
 use crate::snmp::MASTER;
 use config::settings::machine::{Part, Snmp};
+use zeroize::Zeroizing;
 
 const PROGRAM: &str = "/usr/sbin/snmpd";
 const FILE: &str = "/etc/snmp/postern/snmpd.conf";
@@ -40,14 +41,14 @@ pub(super) fn wanted(place: &Place, snmp: Option<&Snmp>, group: u32) -> Wanted {
         sockets: [MASTER, USUAL].map(|socket| place.at(socket).display().to_string()).into(),
         group,
     };
-    let content = |path: &str, mode, text| Content { path: path.to_owned(), mode, text };
+    let content = |path: &str, mode, text: Zeroizing<String>| Content { path: path.to_owned(), mode, text };
     // Communities are passwords; snmpd reads them before it gives up root.
     let mut files: Vec<Content> = snmp
         .map(|snmp| content(FILE, 0o600, render::snmp(snmp, place.has("/proc/net/if_inet6"), &agents)))
         .into_iter()
         .collect();
     if snmp.is_some() && place.has_systemd() {
-        files.push(content(UNIT, 0o644, UNIT_TEXT.to_owned()));
+        files.push(content(UNIT, 0o644, UNIT_TEXT.to_owned().into()));
     }
     Wanted { files, known: known(), ..Wanted::default() }
 }

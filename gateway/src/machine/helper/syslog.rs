@@ -52,7 +52,9 @@ pub(super) fn check(place: &Place, syslog: &Syslog) -> Vec<Finding> {
 pub(super) fn wanted(place: &Place, syslog: Option<&Syslog>) -> Wanted {
     let mut files = Vec::new();
     let mut verify = None;
-    let mut write = |path: &str, text| files.push(Content { path: path.to_owned(), mode: 0o644, text });
+    let mut write = |path: &str, text: String| {
+        files.push(Content { path: path.to_owned(), mode: 0o644, text: text.into() });
+    };
     if let Some(syslog) = syslog {
         // Where there is neither, it is there once rsyslog is installed.
         if place.has(RSYSLOG) || !has_journald(place) {

@@ -133,13 +133,17 @@ pub(super) fn wanted(place: &Place, rules: &Rules, tasks: &Tasks, owner: &str) -
     if has_cron(place) || !place.has_systemd() {
         if !tasks.is_empty() {
             // Arguments may be secrets.
-            files.push(Content { path: CRON_FILE.to_owned(), mode: 0o600, text: render::crontab(&tasks) });
+            files.push(Content {
+                path: CRON_FILE.to_owned(),
+                mode: 0o600,
+                text: render::crontab(&tasks).into(),
+            });
         }
     } else {
         for (name, task) in &tasks {
-            let mut unit = |kind, text| {
+            let mut unit = |kind, text: String| {
                 let path = format!("{UNITS}/{PREFIX}{name}.{kind}");
-                files.push(Content { path, mode: 0o600, text });
+                files.push(Content { path, mode: 0o600, text: text.into() });
             };
             unit("service", render::task_service(name, task));
             unit("timer", render::task_timer(name, task));

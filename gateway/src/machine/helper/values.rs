@@ -167,7 +167,7 @@ fn write_state(
 ) -> Result<(), PlaceError> {
     let lines =
         changed.iter().map(|(file, (written, before))| format!("{written} {before} {}\n", place.named(file)));
-    let content = Content { path: state.to_owned(), mode: 0o600, text: lines.collect() };
+    let content = Content { path: state.to_owned(), mode: 0o600, text: lines.collect::<String>().into() };
     let wanted = if is_set || !changed.is_empty() { vec![content] } else { Vec::new() };
     place.replace(owner, &wanted, &[state.to_owned()]).map(drop)
 }

@@ -5,6 +5,12 @@ use config::settings::machine::{Community, SecurityLevel, Snmp, SnmpV3, TrapSess
 use ipnet::IpNet;
 use std::fmt::Write;
 use std::net::IpAddr;
+use zeroize::Zeroizing;
+
+/// Bytes that a file is made in.
+const USUAL_LENGTH: usize = 64 << 10;
+/// The same of a session for traps.
+const LONGEST_SESSION: usize = 4 << 10;
 
 /// Where snmpd listens for sub-agents, and who may be one.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +30,7 @@ impl Agents {
 }
 
 /// The configuration of snmpd, on a machine with or without IPv6.
-pub fn snmp(snmp: &Snmp, has_ipv6: bool, agents: &Agents) -> String {
+pub fn snmp(snmp: &Snmp, has_ipv6: bool, agents: &Agents) -> Zeroizing<String> {
     let protocol = word_of(snmp.protocol);
     let mut listen: Vec<String> =
         snmp.listen.iter().map(|(address, port)| endpoint(protocol, *address, *port)).collect();
@@ -32,7 +38,9 @@ pub fn snmp(snmp: &Snmp, has_ipv6: bool, agents: &Agents) -> String {
         listen.push(format!("{protocol}:161"));
         listen.extend(has_ipv6.then(|| format!("{protocol}6:161")));
     }
-    let mut text = format!("agentaddress {}\n{}", listen.join(","), agents.lines());
+    // Large enough not to grow, which would leave copies of it.
+    let mut text = Zeroizing::new(String::with_capacity(USUAL_LENGTH));
+    let _ = write!(text, "agentaddress {}\n{}", listen.join(","), agents.lines());
     let words =
         [("sysContact", &snmp.contact), ("sysLocation", &snmp.location), ("sysDescr", &snmp.description)];
     for (word, value) in words {
@@ -40,7 +48,7 @@ pub fn snmp(snmp: &Snmp, has_ipv6: bool, agents: &Agents) -> String {
             let _ = writeln!(text, "{word} {value}");
         }
     }
-    text += "view postern included .1\nview postern excluded .1.3.6.1.4.1.8072.1.3.2\n";
+    text.push_str("view postern included .1\nview postern excluded .1.3.6.1.4.1.8072.1.3.2\n");
     for tree in WRITERS_SEE {
         let _ = writeln!(text, "view postern-rw included {tree}");
     }
@@ -104,21 +112,24 @@ fn version_3(text: &mut String, v3: &SnmpV3) {
         }
     }
     for (name, UsmKeys { auth, privacy }) in v3.keys() {
-        let privacy = privacy.as_ref().map(|key| format!(" {}", created(key))).unwrap_or_default();
-        let _ = writeln!(text, "createUser {name} {}{privacy}", created(auth));
+        let _ = write!(text, "createUser {name} {}", *created(auth));
+        if let Some(key) = privacy {
+            let _ = write!(text, " {}", *created(key));
+        }
+        text.push('\n');
     }
     for (name, user) in &v3.users {
         let (word, usual) = if user.writes { ("rwuser", "postern-rw") } else { ("rouser", "postern") };
-        let least = match user.least {
-            SecurityLevel::Nothing => "noauth",
-            SecurityLevel::Signed => "auth",
-            SecurityLevel::Encrypted => "priv",
+        let minimum = match user.minimum {
+            SecurityLevel::NoAuthNoPriv => "noauth",
+            SecurityLevel::AuthNoPriv => "auth",
+            SecurityLevel::AuthPriv => "priv",
         };
         let view = user.view.as_ref().map_or_else(|| usual.to_owned(), |view| format!("view-{view}"));
-        let _ = writeln!(text, "{word} {name} {least} -V {view}");
+        let _ = writeln!(text, "{word} {name} {minimum} -V {view}");
     }
     for (address, target) in &v3.traps {
-        let _ = writeln!(text, "trapsess {}", session(*address, target));
+        let _ = writeln!(text, "trapsess {}", *session(*address, target));
     }
 }
 
@@ -129,9 +140,13 @@ fn octets(mask: &str) -> String {
 }
 
 /// A key for `createUser`.
-fn created(key: &UsmKey) -> String {
+fn created(key: &UsmKey) -> Zeroizing<String> {
     let (algorithm, secret) = (key.algorithm.to_uppercase(), secret(key));
-    if key.is_localized { format!("{algorithm} -l {secret}") } else { format!("{algorithm} \"{secret}\"") }
+    Zeroizing::new(if key.is_localized {
+        format!("{algorithm} -l {secret}")
+    } else {
+        format!("{algorithm} \"{secret}\"")
+    })
 }
 
 fn secret(key: &UsmKey) -> &str {
@@ -140,28 +155,32 @@ fn secret(key: &UsmKey) -> &str {
 
 /// A session for traps. One that is not confirmed has the keys of a user that was created; for others snmpd asks the receiver for
 /// its number first, and makes keys for that.
-fn session(address: IpAddr, target: &TrapSession) -> String {
+fn session(address: IpAddr, target: &TrapSession) -> Zeroizing<String> {
     let level = match target.keys.level() {
-        SecurityLevel::Encrypted => "authPriv",
+        SecurityLevel::AuthPriv => "authPriv",
         _ => "authNoPriv",
     };
-    let mut text = format!("-v 3 -u {} -l {level}", target.user);
+    let mut text = Zeroizing::new(String::with_capacity(LONGEST_SESSION));
+    let _ = write!(text, "-v 3 -u {} -l {level}", target.user);
     if target.is_confirmed {
-        text += " -Ci";
-        text += &given(&target.keys.auth, ["-a", "-A", "-3k"]);
-        text += &target.keys.privacy.as_ref().map(|key| given(key, ["-x", "-X", "-3K"])).unwrap_or_default();
+        text.push_str(" -Ci");
+        text.push_str(&given(&target.keys.auth, ["-a", "-A", "-3k"]));
+        if let Some(key) = &target.keys.privacy {
+            text.push_str(&given(key, ["-x", "-X", "-3K"]));
+        }
     }
-    format!("{text} {}", endpoint(word_of(target.protocol), address, target.port))
+    let _ = write!(text, " {}", endpoint(word_of(target.protocol), address, target.port));
+    text
 }
 
 /// A key on the command line of a session: words for the algorithm, a password, and a key.
-fn given(key: &UsmKey, [algorithm, password, localized]: [&str; 3]) -> String {
+fn given(key: &UsmKey, [algorithm, password, localized]: [&str; 3]) -> Zeroizing<String> {
     let (name, secret) = (key.algorithm.to_uppercase(), secret(key));
-    if key.is_localized {
+    Zeroizing::new(if key.is_localized {
         format!(" {algorithm} {name} {localized} {secret}")
     } else {
         format!(" {algorithm} {name} {password} \"{secret}\"")
-    }
+    })
 }
 
 #[cfg(test)]
@@ -173,7 +192,7 @@ mod tests {
     fn rendered(lines: &str, agents: &Agents) -> String {
         let lines: String = lines.lines().map(|line| format!("set service snmp {line}\n")).collect();
         let machine = Machine::read(Part::Snmp, &lines).unwrap_or_else(|errors| panic!("{errors:?}"));
-        snmp(&machine.snmp.expect("set"), false, agents)
+        snmp(&machine.snmp.expect("set"), false, agents).to_string()
     }
 
     fn has(text: &str, lines: &[&str]) {
