@@ -45,7 +45,9 @@ describe() {
 
 # A static program: there is no package of the standard library for musl, so it is built too, which asks for the compiler's next features.
 static() {
-  triple=$1-unknown-linux-musl version='' options=(-Zbuild-std=std,panic_abort) environment=(RUSTC_BOOTSTRAP=1)
+  triple=$1-unknown-linux-musl version='' options=(-Zbuild-std="std,panic_abort") environment=(RUSTC_BOOTSTRAP=1)
+  # Otherwise zig links it to a fixed address.
+  link=(-Clink-arg=-pie)
 }
 
 list() { printf '%s\n' aarch64 aarch64-musl x86_64-musl armv7 armv7-cortex-a7 armv7-cortex-a9 armv7-cortex-a15 armv7-krait; }
@@ -121,10 +123,10 @@ build() {
   set_up
   mount_all
   make_start
-  say "cargo zigbuild, $target: 10 minutes on two cores"
+  say "cargo-zigbuild, $target: 10 minutes on two cores"
   inside sh -c 'cd /src && exec "$@"' sh env CARGO_TARGET_DIR="/target/cargo/$target" RUSTFLAGS="$rust_flags" \
     CFLAGS="$c_flags" POSTERN_COMMIT="${POSTERN_COMMIT-$(git rev-parse --short=12 HEAD 2> /dev/null || true)}" "${environment[@]}" \
-    cargo zigbuild --release --locked --package postern --bin postern --target "$triple$version" "${options[@]}" ${CARGO_OPTIONS:-}
+    cargo-zigbuild rustc --release --locked --package postern --bin postern --target "$triple$version" "${options[@]}" ${CARGO_OPTIONS:-} -- "${link[@]}"
   from="/target/cargo/$target/$triple/release/postern"
   inside mkdir -p "/target/$target"
   inside "$binutils-strip" --strip-unneeded -o "/target/$target/postern" "$from"
@@ -144,7 +146,7 @@ if [ "$(id -u)" = 0 ] && [ -z "${CROSS_MOUNTS:-}" ]; then
   exec unshare --mount --propagation private scripts/cross.sh "$@"
 fi
 command=${1:-}
-rust_flags='' c_flags='' target=${2:-} version=.$glibc options=() environment=()
+rust_flags='' c_flags='' target=${2:-} version=.$glibc options=() environment=() link=()
 case $command in
   list) list ;;
   triple) describe "$target" && echo "$triple" ;;

@@ -38,10 +38,11 @@ build() {
     return
   fi
   local crates=${CARGO_HOME:-$HOME/.cargo}
-  # Paths are in messages of panics and in C's assertions.
+  # Paths are in messages of panics and in C's assertions. The linker's build ID is a digest of symbols too, which are stripped later: some have
+  # a digest of a folder in their names.
   CARGO_TARGET_DIR=target/packages CFLAGS="-ffile-prefix-map=$PWD=/postern -ffile-prefix-map=$crates=/cargo ${CFLAGS:-}" \
     RUSTFLAGS="--remap-path-prefix=$PWD=/postern --remap-path-prefix=$crates=/cargo ${RUSTFLAGS:-}" \
-    "${CARGO:-cargo}" build --package postern --release --locked ${CARGO_OPTIONS:-}
+    "${CARGO:-cargo}" rustc --package postern --bin postern --release --locked ${CARGO_OPTIONS:-} -- -Clink-arg=-Wl,--build-id=none
 }
 
 # nfpm makes all formats of packages from one file.

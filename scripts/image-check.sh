@@ -105,8 +105,7 @@ done
 
 # Waits until a command succeeds; ten seconds at most.
 wait_for() {
-  local attempt
-  for attempt in $(seq 50); do
+  for _ in $(seq 50); do
     "$@" > "$work/log" 2>&1 && return 0
     sleep 0.2
   done

@@ -70,7 +70,7 @@ make_root() {
 
 # Puts a root into a tar archive: root's, but the folders of the daemon.
 pack_root() {
-  local root=$1 file=$2 folder
+  local root=$1 file=$2
   local options=(--format=gnu --sort=name --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$root")
   local excluded=(--exclude=./etc/postern --exclude=./var/lib/postern --exclude=./var/cache/postern --exclude=./run/postern --exclude=./run/wireguard)
   tar "${options[@]}" --owner=0 --group=0 "${excluded[@]}" -cf "$file" .
@@ -98,7 +98,7 @@ descriptor() {
 # How the image is started, in the words of the image specification.
 configuration() {
   local architecture=$1 layer=$2 commit
-  commit=$(git rev-parse HEAD 2> /dev/null || echo unknown)
+  commit=${POSTERN_COMMIT:-$(git rev-parse --short=12 HEAD 2> /dev/null || echo unknown)}
   jq -cnS --arg created "$(date -u -d "@$SOURCE_DATE_EPOCH" +%FT%TZ)" --arg architecture "$architecture" --arg layer "sha256:$layer" \
     --arg version "$version" --arg commit "$commit" '{
     created: $created, architecture: $architecture, os: "linux",

@@ -1,6 +1,6 @@
 //! The memory of the process: locked against swapping, and returned to the system when free.
 
-#![expect(unsafe_code, reason = "a function of the C library")]
+#![cfg_attr(target_env = "gnu", expect(unsafe_code, reason = "a function of the C library"))]
 
 use rustix::io;
 use rustix::mm::{MlockAllFlags, mlockall, munlockall};

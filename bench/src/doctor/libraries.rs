@@ -25,6 +25,11 @@ fn finding(inputs: &Inputs, engine: &str, reason: &Unavailable) -> Option<Findin
     let weight = if engine == "ipsec-mb" && useful { Weight::Loss } else { Weight::Note };
     let (name, what, mend) = match reason {
         Unavailable::Processor(_) => return None,
+        Unavailable::Static => (
+            "program-static",
+            format!("{engine} cannot be used, as this program is linked statically"),
+            format!("use the package for this architecture that is not static, and: apt install {package}"),
+        ),
         Unavailable::Missing(_) => {
             ("library-missing", format!("{engine} is not installed"), format!("apt install {package}"))
         }
@@ -63,5 +68,15 @@ mod tests {
         assert_eq!(found[0].mend, ["apt install libipsec-mb1"]);
         inputs.absent = vec![("ipsec-mb".to_owned(), Unavailable::Processor("x86-64"))];
         assert_eq!(findings(&inputs), [], "the library does not exist for this processor");
+    }
+
+    #[test]
+    fn a_static_program_is_told_from_a_missing_library() {
+        let mut inputs = Inputs::default();
+        inputs.machine.processor = Processor::parse("flags : aes\n");
+        inputs.absent = vec![("ipsec-mb".to_owned(), Unavailable::Static)];
+        let found = findings(&inputs);
+        assert_eq!((found[0].name, found[0].weight), ("program-static", Weight::Loss));
+        assert!(found[0].mend[0].contains("not static"), "{:?}", found[0].mend);
     }
 }

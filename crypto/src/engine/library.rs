@@ -19,6 +19,9 @@ pub enum Unavailable {
     /// The engine needs another processor architecture.
     #[error("it needs an {0} processor")]
     Processor(&'static str),
+    /// This program is linked statically, and can load no library.
+    #[error("this program is linked statically, and loads no libraries")]
+    Static,
     /// The engine is present but does not work.
     #[error("{0}")]
     Refused(String),
@@ -60,6 +63,10 @@ fn reason(name: &'static str, error: &str) -> Unavailable {
     // musl: `Error loading shared library NAME: No such file`.
     let is_missing = [format!("{name}: cannot open shared"), format!("shared library {name}: No such")];
     let is_needed = error.contains("(needed by");
+    // The loader of a program that musl is linked into statically.
+    if error == "Dynamic loading not supported" {
+        return Unavailable::Static;
+    }
     if is_missing.iter().any(|words| error.contains(words.as_str()))
         && error.contains("No such file")
         && !is_needed
@@ -96,6 +103,7 @@ mod tests {
         }
         let musl = "Error loading shared library libnot-there.so.7: No such file or directory";
         assert_eq!(reason(name, musl), Unavailable::Missing(name));
+        assert_eq!(reason(name, "Dynamic loading not supported"), Unavailable::Static);
     }
 
     #[test]

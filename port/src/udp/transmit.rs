@@ -395,7 +395,7 @@ fn send_groups(
     // bytes of the batch; all of them are borrowed until the call returns, and the kernel only reads them.
     let sent = unsafe {
         let count = headers.len() as libc::c_uint;
-        libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT)
+        libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT as _)
     };
     if sent < 0 { Err(last_error()) } else { Ok(sent as usize) }
 }
