@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(changed(gone, false).as_deref(), Ok(TEXT));
         let error = changed(gone, true).expect_err("strict");
         assert!(error.starts_with("Configuration path: [interfaces wireguard wg7]\n"), "{error}");
-        let wrong = r#"{"op": "delete", "path": ["interfaces", "ethernet", "eth7"]}"#;
+        let wrong = r#"{"op": "delete", "path": ["interfaces", "bonding", "bond7"]}"#;
         assert!(changed(wrong, false).is_err());
         let whole = r#"{"op": "delete", "path": ["interfaces", "wireguard", "wg0", "mtu", "1400"]}"#;
         assert_eq!(changed(whole, true).as_deref(), Ok("set interfaces wireguard wg0\n"));
