@@ -340,6 +340,16 @@ fn what_the_machine_has_of_its_own_is_there_again_when_lines_go_or_are_refused()
     assert!(done && site.has("link show dev wan0", "mtu 1300"), "{said}");
     let (done, said) = site.reload("set system allow-empty\n");
     assert!(done && is_as_it_was(), "{said}: {}", site.ip("address show dev wan0"));
+    // What another program sets of a link is no change of ours, and is not undone.
+    let (done, said) = site.reload("set interfaces ethernet wan0 address 192.0.2.1/24\n");
+    assert!(done, "{said}");
+    site.ip("link set wan0 mtu 1440");
+    let (done, said) = site.reload("set interfaces ethernet wan0 address 198.51.100.1/24\n");
+    assert!(done && site.has("link show dev wan0", "mtu 1440"), "{said}");
+    // A link that looks like ours and cannot be deleted keeps nothing else back.
+    site.lab.run("router", "ip", &["link", "set", "lo", "alias", "made by postern"]).expect("named");
+    let (done, said) = site.reload("set interfaces ethernet wan0 address 198.51.100.2/24\n");
+    assert!(site.has("address show dev wan0", "198.51.100.2/24"), "{done} {said}");
 }
 
 #[test]

@@ -10,12 +10,12 @@
 use super::networks::MARK;
 use super::nft;
 use super::nft::{
-    APPEND, AT_LEAST, AT_MOST, Batch, CREATE, DELETE_TABLE, EQUAL, ICMP_V6, NETWORK_HEADER, NEW_CHAIN,
-    NEW_ELEMENTS, NEW_RULE, NEW_SET, NEW_TABLE, NF_PROTOCOL, OIFNAME, TRANSPORT_HEADER, accept, attribute,
-    compare, interface, jump, lookup, meta, nested, number, payload, protocol, refuse, text,
+    APPEND, AT_LEAST, AT_MOST, Batch, CREATE, EQUAL, ICMP_V6, NETWORK_HEADER, NEW_CHAIN, NEW_ELEMENTS,
+    NEW_RULE, NEW_SET, NEW_TABLE, NF_PROTOCOL, OIFNAME, TRANSPORT_HEADER, accept, attribute, compare,
+    interface, jump, lookup, meta, nested, number, payload, protocol, refuse, text,
 };
+use super::own_table::OwnTable;
 use ipnet::IpNet;
-use netlink_sys::Socket;
 use packet::header::esp::ESP;
 use packet::header::ip::{TCP, UDP};
 use std::cmp::Reverse;
@@ -24,7 +24,7 @@ use std::io;
 use std::net::IpAddr;
 
 /// The name of the table, as `nft list ruleset` shows it.
-pub(super) const TABLE: &str = "postern-guard";
+const TABLE: &str = "postern-guard";
 const CHAIN: &str = "protected";
 /// Before and after source addresses are translated: a policy may be for either.
 const HOOKS: [(&str, i32); 2] = [("before-nat", -300), ("after-nat", 300)];
@@ -51,72 +51,57 @@ pub(super) struct Protected {
 }
 
 /// The rules in force.
-#[derive(Default)]
 pub(super) struct Guard {
-    socket: Option<(Socket, u32)>,
-    /// An earlier daemon may have left rules of unknown content.
-    installed: Option<Protected>,
+    table: OwnTable,
+    /// What the table has, if that is known.
+    installed: Protected,
     /// The packets that earlier tables have dropped.
     earlier: u64,
-    /// The number of all rules after our last change.
-    generation: Option<u32>,
+}
+
+impl Default for Guard {
+    fn default() -> Self {
+        Self { table: OwnTable::new(TABLE), installed: Protected::default(), earlier: 0 }
+    }
 }
 
 impl Guard {
-    /// The number by which the kernel names our own changes.
-    pub(super) fn port(&self) -> u32 {
-        self.socket.as_ref().map_or(0, |(_, port)| *port)
-    }
-
-    /// The number of all rules of the machine now, and after our last change.
-    pub(super) fn generations(&self) -> (Option<u32>, Option<u32>) {
-        (self.socket.as_ref().and_then(|(socket, _)| nft::generation(socket)), self.generation)
+    /// The table.
+    pub(super) fn table(&mut self) -> &mut OwnTable {
+        &mut self.table
     }
 
     /// Whether the table is what was set last.
     pub(super) fn is_trusted(&self) -> bool {
-        self.installed.is_some()
-    }
-
-    /// Another program has changed the table: the next `set` makes it again.
-    pub(super) fn distrust(&mut self) {
-        self.installed = None;
+        self.table.is_installed()
     }
 
     /// The number of dropped packets; `None` without rules.
     pub(super) fn held_back(&self) -> Option<u64> {
-        let (socket, _) = self.socket.as_ref()?;
-        let guards = self.installed.as_ref().is_some_and(|installed| !installed.pairs.is_empty());
+        let socket = self.table.socket()?;
+        let guards = self.is_trusted() && !self.installed.pairs.is_empty();
         (guards || self.earlier > 0).then(|| self.earlier + nft::counted(socket, TABLE).unwrap_or(0))
     }
 
     /// Puts these rules in force, in one step; returns whether anything changed.
     pub(super) fn set(&mut self, protected: &Protected) -> io::Result<bool> {
-        if self.installed.as_ref() == Some(protected) {
+        if self.is_trusted() && self.installed == *protected {
             return Ok(false);
         }
-        if self.socket.is_none() {
-            self.socket = Some(nft::open()?);
-        }
-        let mut batch = Batch::new();
-        // The table is created if it is missing, so that its deletion cannot fail.
-        batch.add(NEW_TABLE, CREATE, &text(1, TABLE));
-        batch.add(DELETE_TABLE, 0, &text(1, TABLE));
-        if !protected.pairs.is_empty() {
-            protected.add_to(&mut batch);
-        }
-        self.replace(batch)?;
-        self.installed = Some(protected.clone());
+        self.replace(|batch| {
+            if !protected.pairs.is_empty() {
+                protected.add_to(batch);
+            }
+        })?;
+        self.installed = protected.clone();
         Ok(true)
     }
 
-    /// Sends a batch that replaces the table, and keeps what the table has counted.
-    fn replace(&mut self, batch: Batch) -> io::Result<()> {
-        let Some((socket, _)) = &self.socket else { return Ok(()) };
+    /// Replaces the table, and keeps what it has counted.
+    fn replace(&mut self, fill: impl FnOnce(&mut Batch)) -> io::Result<()> {
         // The counters of a table that an earlier daemon has left are included.
-        let counted = nft::counted(socket, TABLE).unwrap_or(0);
-        batch.send(socket)?;
-        self.generation = nft::generation(socket);
+        let counted = nft::counted(self.table.open()?, TABLE).unwrap_or(0);
+        self.table.replace(fill)?;
         // If the kernel refuses the batch, the old table stays with its counters.
         self.earlier += counted;
         Ok(())
@@ -354,11 +339,11 @@ mod tests {
                 assert!(socket.send_to(b"in clear", "192.0.2.9:9").is_err(), "it left in clear");
             }
             assert_eq!(guard.held_back(), Some(3));
-            let mut refused = Batch::new();
-            refused.add(DELETE_TABLE, 0, &text(1, TABLE));
-            refused.add(NEW_RULE, CREATE, &nft::rule("no-such-table", CHAIN, &[accept()]));
+            let refused = |batch: &mut Batch| {
+                batch.add(NEW_RULE, CREATE, &nft::rule("no-such-table", CHAIN, &[accept()]));
+            };
             for _ in 0..2 {
-                guard.replace(refused.clone()).expect_err("there is no such table");
+                guard.replace(refused).expect_err("there is no such table");
                 assert_eq!(guard.held_back(), Some(3), "after a refused change");
             }
             protected.interfaces.insert("wg0".to_owned());

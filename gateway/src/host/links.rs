@@ -5,7 +5,6 @@
 //! set. Nothing goes when the daemon ends: the site keeps its network.
 
 use super::netlink::{KernelRoute, LinkChange, Netlink, NetlinkError, NewLink, RouterLink};
-use super::restore::Outcome;
 use config::settings::{Link, LinkKind, NextHop, StaticRoute};
 use ipnet::IpNet;
 use rustix::io::Errno;
@@ -24,117 +23,95 @@ pub struct Router {
 }
 
 /// What a comparison with the kernel has found.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Compared {
     /// What went by itself, and is put back.
     pub(super) restored: Vec<String>,
     /// What the kernel refuses of links, by their names.
     pub links: BTreeMap<String, NetlinkError>,
-    /// What it refuses of routes.
-    pub routes: Vec<(StaticRoute, NetlinkError)>,
+    /// What it refuses of routes, by their prefixes.
+    pub routes: BTreeMap<IpNet, NetlinkError>,
 }
-
-impl Compared {
-    /// Tells what was put back, and what was refused. What a link that is away or down explains is not told again and again.
-    pub(super) fn add_to(self, outcome: &mut Outcome) {
-        let is_told = |error: &NetlinkError| {
-            !matches!(error.error, Errno::NODEV | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN)
-        };
-        outcome.restored.extend(self.restored);
-        outcome.errors.extend(self.links.into_iter().filter(|(_, error)| is_told(error)));
-        let routes = self.routes.into_iter().filter(|(_, error)| is_told(error));
-        outcome.errors.extend(routes.map(|(route, error)| (format!("route {}", route.prefix), error)));
-    }
-}
-
-/// The MTU of a link, and whether it was up.
-type Before = (u32, bool);
 
 /// Keeps what is wanted.
 #[derive(Default)]
 pub(super) struct Links {
     /// None before the first configuration: an earlier daemon may have left something.
     wanted: Option<Router>,
-    /// What links of the machine were before they were changed.
-    before: BTreeMap<String, Before>,
+    /// What was wanted before, until the next comparison.
+    former: Option<Router>,
+    /// What would undo our changes of links of the machine.
+    undo: BTreeMap<String, LinkChange>,
+    /// Whether nothing is wanted, and nothing of ours was found.
+    is_clean: bool,
 }
 
 impl Links {
-    /// Makes all of it so, and takes away what is ours and not wanted. What is `protected` by tunnels gets no route.
-    pub(super) fn set(
-        &mut self,
-        router: Router,
-        protected: &BTreeSet<IpNet>,
-        netlink: &mut Netlink,
-    ) -> Result<Compared, NetlinkError> {
-        let before = self.wanted.replace(router).unwrap_or_default();
-        let compared = self.restore(protected, netlink)?;
-        // Linux before 5.18 does not say whose an address is: there it is removed by its value.
-        if !keeps_owners(rustix::system::uname().release().to_str().unwrap_or_default()) {
-            self.forget_addresses(&before, netlink)?;
-        }
-        self.put_back(netlink)?;
-        Ok(compared)
+    /// From now on, this is wanted: the next comparison makes it so.
+    pub(super) fn want(&mut self, router: Router) {
+        self.former = self.wanted.replace(router);
+        self.is_clean = false;
     }
 
-    /// Puts back what is missing, and takes away what is ours and not wanted.
+    /// Puts back what is missing, and takes away what is ours and not wanted. What is `protected` by tunnels gets no route.
     pub(super) fn restore(
         &mut self,
-        protected: &BTreeSet<IpNet>,
+        protected: impl FnOnce() -> BTreeSet<IpNet>,
         netlink: &mut Netlink,
     ) -> Result<Compared, NetlinkError> {
         let mut compared = Compared::default();
-        let Some(wanted) = &self.wanted else { return Ok(compared) };
+        let Some(wanted) = self.wanted.as_ref().filter(|_| !self.is_clean) else { return Ok(compared) };
         let mut links = netlink.router_links()?;
-        for found in &links {
-            if is_made(found) && !wanted.links.contains_key(&found.name) {
-                netlink.delete_link(found.link.index)?;
-            }
+        for found in links.iter().filter(|it| is_made(it) && !wanted.links.contains_key(&it.name)) {
+            compared.note_link(&found.name, netlink.delete_link(found.link.index));
         }
         // Members and parents first: bridges and VLANs need them.
         let mut ordered: Vec<(&String, &Link)> = wanted.links.iter().collect();
         ordered.sort_by_key(|(_, link)| &link.kind);
         for (name, link) in ordered {
-            let found = links.iter().find(|found| found.name == *name && !is_made(found));
-            if let Some(found) = found {
-                self.before.entry(name.clone()).or_insert((found.link.mtu, found.link.up));
-            }
-            if let Err(error) = set_link(name, link, &mut links, netlink, &mut compared.restored) {
-                compared.links.insert(name.clone(), error);
-            }
+            let undo = self.undo.entry(name.clone()).or_default();
+            let outcome = set_link(name, link, &mut links, undo, netlink, &mut compared.restored);
+            compared.note_link(name, outcome);
         }
         restore_addresses(wanted, &links, netlink, &mut compared)?;
-        restore_routes(&wanted.routes, protected, netlink, &mut compared)?;
+        // Of thousands of peers it is large.
+        let protected = if wanted.routes.is_empty() { BTreeSet::new() } else { protected() };
+        restore_routes(&wanted.routes, &protected, netlink, &mut compared)?;
+        self.is_clean =
+            *wanted == Router::default() && compared.links.is_empty() && compared.routes.is_empty();
+        self.undo(&links, netlink, &mut compared);
         Ok(compared)
     }
 
-    /// Gives links that are no longer configured the MTU that they had, and sets them up if they were.
-    fn put_back(&mut self, netlink: &mut Netlink) -> Result<(), NetlinkError> {
-        let Some(wanted) = &self.wanted else { return Ok(()) };
-        for (name, (mtu, up)) in &self.before {
-            let now = wanted.links.get(name);
-            let Ok(link) = netlink.link(name) else { continue };
-            let mtu = Some(*mtu).filter(|mtu| now.is_none_or(|now| now.mtu.is_none()) && *mtu != link.mtu);
-            let up = Some(*up).filter(|up| now.is_none() && *up && !link.up);
-            if mtu.is_some() || up.is_some() {
-                netlink.set_link(link.index, LinkChange { up, mtu, ..LinkChange::default() })?;
+    /// Undoes what was changed of links and is not wanted any more. A link that was down stays up: it may be in use now.
+    fn undo(&mut self, links: &[RouterLink], netlink: &mut Netlink, compared: &mut Compared) {
+        let (Some(wanted), former) = (&self.wanted, self.former.take()) else { return };
+        for found in links {
+            let now = wanted.links.get(&found.name);
+            if let Some(undo) = self.undo.get_mut(&found.name) {
+                let mtu = undo.mtu.take_if(|_| now.is_none_or(|now| now.mtu.is_none()));
+                let up = undo.up.take_if(|up| *up && now.is_none());
+                if mtu.is_some() || up.is_some() {
+                    let change = LinkChange { up, mtu, ..LinkChange::default() };
+                    compared.note_link(&found.name, netlink.set_link(found.link.index, change));
+                }
+            }
+            // Linux before 5.18 does not say whose an address is: there it is removed by its value.
+            let before = former.as_ref().and_then(|former| former.links.get(&found.name));
+            for address in before.filter(|_| !keeps_owners()).iter().flat_map(|before| &before.addresses) {
+                if !now.is_some_and(|now| now.addresses.contains(address)) {
+                    let outcome = netlink.remove_address(found.link.index, *address);
+                    compared.note_link(&found.name, outcome);
+                }
             }
         }
-        self.before.retain(|name, _| wanted.links.contains_key(name));
-        Ok(())
+        self.undo.retain(|name, _| wanted.links.contains_key(name));
     }
+}
 
-    fn forget_addresses(&self, before: &Router, netlink: &mut Netlink) -> Result<(), NetlinkError> {
-        let Some(wanted) = &self.wanted else { return Ok(()) };
-        for (name, link) in &before.links {
-            let now = wanted.links.get(name);
-            let Ok(index) = netlink.link(name).map(|link| link.index) else { continue };
-            let is_gone = |address: &&IpNet| !now.is_some_and(|now| now.addresses.contains(*address));
-            for address in link.addresses.iter().filter(is_gone) {
-                netlink.remove_address(index, *address)?;
-            }
-        }
-        Ok(())
+impl Compared {
+    fn note_link(&mut self, name: &str, outcome: Result<(), NetlinkError>) {
+        self.links.extend(outcome.err().map(|error| (name.to_owned(), error)));
     }
 }
 
@@ -144,30 +121,39 @@ fn restore_addresses(
     netlink: &mut Netlink,
     compared: &mut Compared,
 ) -> Result<(), NetlinkError> {
-    let names: BTreeMap<u32, String> =
-        links.iter().map(|found| (found.link.index, found.name.clone())).collect();
     let present = netlink.router_addresses()?;
+    let names: BTreeMap<u32, &str> = links.iter().map(|it| (it.link.index, it.name.as_str())).collect();
     for &(index, address, is_ours) in &present {
-        let link = names.get(&index).and_then(|name| wanted.links.get(name));
+        let Some(name) = names.get(&index) else { continue };
+        let link = wanted.links.get(*name);
         if is_ours && !link.is_some_and(|link| link.addresses.contains(&address)) {
-            netlink.remove_address(index, address)?;
+            compared.note_link(name, netlink.remove_address(index, address));
         }
     }
-    for (index, name) in &names {
-        let Some(link) = wanted.links.get(name).filter(|link| !link.is_disabled) else { continue };
-        let has = |address: &IpNet| present.iter().any(|(of, it, _)| of == index && it == address);
-        for address in link.addresses.iter().filter(|address| !has(address)) {
-            match netlink.add_router_address(*index, *address) {
-                Ok(()) => compared.restored.push(format!("the address {address} of {name}")),
-                Err(error) => _ = compared.links.insert(name.clone(), error),
+    let present: BTreeSet<(u32, IpNet)> = present.into_iter().map(|(index, net, _)| (index, net)).collect();
+    for (index, name) in names {
+        let link = wanted.links.get(name).filter(|link| !link.is_disabled);
+        for address in link.iter().flat_map(|link| &link.addresses) {
+            if present.contains(&(index, *address)) {
+                continue;
             }
+            let added = netlink.add_router_address(index, *address);
+            if added.is_ok() {
+                compared.restored.push(format!("the address {address} of {name}"));
+            }
+            compared.note_link(name, added);
         }
     }
     Ok(())
 }
 
-/// Whether a kernel of this release keeps who has set an address (`IFA_PROTO`).
-fn keeps_owners(release: &str) -> bool {
+/// Whether this kernel keeps who has set an address (`IFA_PROTO`).
+fn keeps_owners() -> bool {
+    let system = rustix::system::uname();
+    is_since_5_18(system.release().to_str().unwrap_or_default())
+}
+
+fn is_since_5_18(release: &str) -> bool {
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (5, 18)
 }
@@ -181,6 +167,7 @@ fn set_link(
     name: &str,
     wanted: &Link,
     links: &mut Vec<RouterLink>,
+    undo: &mut LinkChange,
     netlink: &mut Netlink,
     restored: &mut Vec<String>,
 ) -> Result<(), NetlinkError> {
@@ -200,17 +187,18 @@ fn set_link(
         (Some(found), _) => found.link,
         (None, None) => return Err(absent(name)),
         (None, Some(new)) => {
-            netlink.add_link(name, &new, MADE).map_err(|error| unsupported(error, &new))?;
+            let link = netlink.add_link(name, &new, MADE).map_err(|error| unsupported(error, &new))?;
             restored.push(format!("the interface {name}"));
-            let link = netlink.link(name)?;
             links.push(RouterLink { link, name: name.to_owned(), bridge: 0, alias: Some(MADE.to_owned()) });
             link
         }
     };
     if let Some(mtu) = wanted.mtu.filter(|mtu| *mtu != link.mtu) {
+        undo.mtu.get_or_insert(link.mtu);
         netlink.set_link(link.index, LinkChange { mtu: Some(mtu), ..LinkChange::default() })?;
     }
     if link.up == wanted.is_disabled {
+        undo.up.get_or_insert(link.up);
         netlink
             .set_link(link.index, LinkChange { up: Some(!wanted.is_disabled), ..LinkChange::default() })?;
     }
@@ -258,38 +246,42 @@ fn of_another(name: &str) -> NetlinkError {
     }
 }
 
+/// There is one route for a prefix and a metric.
+type Place = (IpNet, u32);
+
 fn restore_routes(
     wanted: &BTreeSet<StaticRoute>,
     protected: &BTreeSet<IpNet>,
     netlink: &mut Netlink,
     compared: &mut Compared,
 ) -> Result<(), NetlinkError> {
-    let mut routes = Vec::new();
+    let mut routes: BTreeMap<Place, KernelRoute> = BTreeMap::new();
     for route in wanted {
         // Also what a server pushes: while its tunnel is down, packets would leave in clear.
-        if protected.contains(&route.prefix)
+        let leads_around = protected.contains(&route.prefix)
             && route.prefix.prefix_len() > 0
-            && route.next_hop != NextHop::Blackhole
-        {
-            compared.routes.push((route.clone(), around_a_tunnel(route)));
-            continue;
-        }
-        match in_kernel(route, netlink) {
-            Ok(of_kernel) => routes.push((route, of_kernel)),
-            Err(error) => compared.routes.push((route.clone(), error)),
+            && route.next_hop != NextHop::Blackhole;
+        let of_kernel = if leads_around { Err(around_a_tunnel(route)) } else { in_kernel(route, netlink) };
+        match of_kernel {
+            Ok(of_kernel) => _ = routes.insert((route.prefix, of_kernel.metric), of_kernel),
+            Err(error) => _ = compared.routes.insert(route.prefix, error),
         }
     }
-    let present = netlink.static_routes()?;
-    for found in present.iter().filter(|found| !routes.iter().any(|(_, wanted)| wanted.matches(found))) {
-        netlink.remove_static_route(*found)?;
+    for found in netlink.static_routes()? {
+        let place = (found.prefix, found.metric);
+        let outcome = match routes.get(&place) {
+            Some(wanted) if wanted.matches(&found) => {
+                routes.remove(&place);
+                Ok(())
+            }
+            _ => netlink.remove_static_route(found),
+        };
+        compared.routes.extend(outcome.err().map(|error| (found.prefix, error)));
     }
-    for (route, of_kernel) in routes {
-        if present.iter().any(|found| of_kernel.matches(found)) {
-            continue;
-        }
-        match netlink.add_static_route(of_kernel) {
+    for route in routes.into_values() {
+        match netlink.add_static_route(route) {
             Ok(()) => compared.restored.push(format!("the route {}", route.prefix)),
-            Err(error) => compared.routes.push((route.clone(), error)),
+            Err(error) => _ = compared.routes.insert(route.prefix, error),
         }
     }
     Ok(())
@@ -323,7 +315,7 @@ mod tests {
         for (release, keeps) in
             [("6.1.0-18-amd64", true), ("5.18", true), ("5.17.9-rc1", false), ("4.19.0", false), ("", false)]
         {
-            assert_eq!(keeps_owners(release), keeps, "{release}");
+            assert_eq!(is_since_5_18(release), keeps, "{release}");
         }
     }
 }

@@ -25,6 +25,7 @@ pub mod netlink;
 pub mod networks;
 mod nft;
 pub mod occupied;
+mod own_table;
 mod present;
 mod restore;
 pub mod rules;
@@ -39,6 +40,7 @@ use guard::Guard;
 use links::Links;
 pub use links::{Compared, Router};
 use netlink::{LinkChange, Netlink, NetlinkError};
+use own_table::OwnTable;
 use port::Wake;
 use present::Kernel;
 pub use restore::Own;
@@ -50,8 +52,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
+pub use translation::Translated;
 use translation::Translator;
-pub use translation::{Translated, TranslatedByRule};
 use wants::Wants;
 use watch::Watch;
 
@@ -113,8 +115,8 @@ pub struct TranslatedReader(Weak<Mutex<State>>);
 
 impl TranslatedReader {
     /// The kernel's counters.
-    pub fn read(&self) -> TranslatedByRule {
-        let Some(state) = self.0.upgrade() else { return TranslatedByRule::default() };
+    pub fn read(&self) -> Translated {
+        let Some(state) = self.0.upgrade() else { return Translated::default() };
         state.lock().unwrap_or_else(PoisonError::into_inner).translator.translated()
     }
 }
@@ -217,11 +219,11 @@ impl Host {
     /// Makes links, their addresses and static routes what the user has set; what the kernel refuses of it.
     pub fn route(&self, router: Router) -> Result<Compared, NetlinkError> {
         let mut state = self.lock();
-        let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
-        let protected = state.wanted.values().flat_map(Wants::prefixes).collect();
-        let compared = state.links.set(router, &protected, &mut netlink)?;
-        // Routes of tunnels depend on the addresses of the machine.
-        state.restore()?.log();
+        state.links.want(router);
+        // Routes of tunnels depend on the addresses of the machine: all is compared.
+        let mut outcome = state.restore()?;
+        let compared = std::mem::take(&mut outcome.router);
+        outcome.log();
         Ok(compared)
     }
 
@@ -348,10 +350,9 @@ impl State {
         }
     }
 
-    /// Whether the last change of any table of nf_tables was ours.
-    fn has_own_tables(&self) -> bool {
-        let (now, guard) = self.guard.generations();
-        now.is_some() && now == guard.max(self.translator.generation())
+    /// The tables of nf_tables that stay when the daemon ends.
+    fn tables(&mut self) -> [&mut OwnTable; 2] {
+        [self.guard.table(), self.translator.table()]
     }
 
     /// Where the configuration has tunnels that protect networks, if there are some.
@@ -383,10 +384,11 @@ impl State {
         let is_undisturbed = self.kernel.as_mut().is_some_and(Kernel::is_undisturbed);
         let is_trusted = || self.guard.is_trusted() && self.translator.is_trusted();
         if is_undisturbed && (self.own.is_some() || is_trusted()) {
-            Ok(Outcome::default())
-        } else {
-            self.restore()
+            return Ok(Outcome::default());
         }
+        let mut outcome = self.restore()?;
+        outcome.tell_router();
+        Ok(outcome)
     }
 
     fn restore_in(&mut self, kernel: &mut Kernel) -> Result<Outcome, NetlinkError> {
@@ -405,7 +407,8 @@ impl State {
             if self.own.is_some() { Ok(false) } else { self.guard.set(&restore::protected(&wanted)) };
         plan.open(&mut kernel.netlink, &mut outcome);
         drop(plan);
-        let protected = wanted.values().flat_map(Wants::prefixes).collect();
+        let protected = || wanted.values().flat_map(Wants::prefixes).collect();
+        let router = self.links.restore(protected, &mut kernel.netlink);
         drop(wanted);
         match guarded {
             Ok(changed) => {
@@ -414,10 +417,7 @@ impl State {
             }
             Err(error) => self.say_unguarded(&error),
         }
-        match self.links.restore(&protected, &mut kernel.netlink) {
-            Ok(compared) => compared.add_to(&mut outcome),
-            Err(error) => tracing::warn!("interfaces and static routes are not compared: {error}"),
-        }
+        outcome.router = router?;
         match self.translator.restore() {
             Ok(restored) => {
                 outcome.restored.extend(restored.then(|| "the table inet postern-nat".to_owned()));

@@ -297,21 +297,10 @@ pub(crate) fn open() -> io::Result<(Socket, u32)> {
     Ok((socket, port))
 }
 
-/// The number of the rules of all tables, which each batch raises; none if the kernel does not say it.
-pub(crate) fn generation(socket: &Socket) -> Option<u32> {
-    const GET_GENERATION: u16 = NF_TABLES << 8 | 16;
-    const GENERATION_ID: u16 = 1;
-    let mut request = Batch { bytes: Vec::new(), messages: 0 };
-    request.message(GET_GENERATION, 0, 0, 0, &[]);
-    while recv(socket, &mut [0u8; 4096][..], RecvFlags::DONTWAIT).is_ok() {}
-    socket.send(&request.bytes, 0).ok()?;
-    let bytes = socket.recv_from_full().ok()?.0;
-    let number = find(bytes.get(HEADERS..)?, GENERATION_ID)?;
-    Some(u32::from_be_bytes(number.try_into().ok()?))
-}
-
 /// The multicast group of changes (linux/netfilter/nfnetlink.h).
 const CHANGES: u32 = 7;
+/// Bytes of notifications that may wait: those of 10,000 rules that replace as many.
+const NOTIFICATIONS: usize = 64 << 20;
 
 /// A socket for the kernel's notifications of changes.
 pub(crate) fn subscribe() -> io::Result<Socket> {
@@ -319,6 +308,9 @@ pub(crate) fn subscribe() -> io::Result<Socket> {
     socket.bind_auto()?;
     socket.add_membership(CHANGES)?;
     socket.set_non_blocking(true)?;
+    // What is lost would have to be taken for a change by another, and thousands of rules of ours are told too.
+    set_socket_recv_buffer_size_force(&socket, NOTIFICATIONS)
+        .or_else(|_| set_socket_recv_buffer_size(&socket, NOTIFICATIONS))?;
     Ok(socket)
 }
 
@@ -341,15 +333,6 @@ pub(crate) fn is_change_by_another(bytes: &[u8], table: &str, port: u32) -> bool
     false
 }
 
-/// What a rule has counted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Counted {
-    /// Its comment.
-    pub(crate) comment: String,
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
-}
-
 /// The packets that the rules of a table have counted; none if there is no such table.
 pub(crate) fn counted(socket: &Socket, table: &str) -> io::Result<u64> {
     let mut packets = 0u64;
@@ -357,8 +340,8 @@ pub(crate) fn counted(socket: &Socket, table: &str) -> io::Result<u64> {
     Ok(packets)
 }
 
-/// What the rules of a table that have a comment have counted.
-pub(crate) fn counters(socket: &Socket, table: &str) -> io::Result<Vec<Counted>> {
+/// The packets that each rule of a table with a comment has counted, with the comment.
+pub(crate) fn counters(socket: &Socket, table: &str) -> io::Result<Vec<(String, u64)>> {
     let mut counters = Vec::new();
     rules(socket, table, |message| counters.extend(commented(message)))?;
     Ok(counters)
@@ -397,25 +380,20 @@ fn messages(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 
 /// The packets that a rule has counted.
 fn counted_by_rule(message: &[u8]) -> u64 {
-    total(message, 2)
+    let expressions = attributes(message.get(HEADERS..).unwrap_or_default()).filter(|(kind, _)| *kind == 4);
+    let expressions = expressions.flat_map(|(_, list)| attributes(list)).map(|(_, expression)| expression);
+    let counters = expressions.filter(|it| find(it, 1) == Some(b"counter\0"));
+    let packets = counters.filter_map(|counter| find(find(counter, 2)?, 2)?.try_into().ok());
+    packets.map(u64::from_be_bytes).fold(0, u64::saturating_add)
 }
 
-/// What a rule has counted, if it has a comment.
-fn commented(message: &[u8]) -> Option<Counted> {
+/// The comment of a rule, and the packets that it has counted; none without a comment.
+fn commented(message: &[u8]) -> Option<(String, u64)> {
     let data = find(message.get(HEADERS..)?, USER_DATA)?;
     let length = usize::from(*data.get(1)?);
     let comment = data.get(2..2 + length).filter(|_| data[0] == 0)?;
     let comment = String::from_utf8_lossy(comment.strip_suffix(&[0]).unwrap_or(comment)).into_owned();
-    Some(Counted { comment, packets: total(message, 2), bytes: total(message, 1) })
-}
-
-/// The sum of a number of all counters of a rule: 1 for bytes, 2 for packets.
-fn total(message: &[u8], of: u16) -> u64 {
-    let expressions = attributes(message.get(HEADERS..).unwrap_or_default()).filter(|(kind, _)| *kind == 4);
-    let expressions = expressions.flat_map(|(_, list)| attributes(list)).map(|(_, expression)| expression);
-    let counters = expressions.filter(|it| find(it, 1) == Some(b"counter\0"));
-    let numbers = counters.filter_map(|counter| find(find(counter, 2)?, of)?.try_into().ok());
-    numbers.map(u64::from_be_bytes).fold(0, u64::saturating_add)
+    Some((comment, counted_by_rule(message)))
 }
 
 /// The attributes in a message or in another attribute, with their types.
@@ -479,10 +457,9 @@ mod tests {
             rules.message(NEW_RULE, 0, INET, 0, &attributes);
         }
         let read = |bytes: &[u8]| {
-            messages(bytes).filter_map(|(_, message)| commented(message)).collect::<Vec<Counted>>()
+            messages(bytes).filter_map(|(_, message)| commented(message)).collect::<Vec<(String, u64)>>()
         };
-        let of = |said: &str, packets| Counted { comment: said.to_owned(), packets, bytes: 7 };
-        assert_eq!(read(&rules.bytes), [of("source 10", 5), of("source 20", 0)]);
+        assert_eq!(read(&rules.bytes), [("source 10".to_owned(), 5), ("source 20".to_owned(), 0)]);
         for at in 0..rules.bytes.len() {
             let mut wrong = rules.bytes.clone();
             wrong[at] ^= 0xff;

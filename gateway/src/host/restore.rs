@@ -2,11 +2,13 @@
 //! no protected packet leaves in between.
 
 use super::guard::Protected;
+use super::links::Compared;
 use super::netlink::{Netlink, NetlinkError, Route, Rule, Way};
 use super::networks::{MARK, Surroundings, TABLES};
 use super::present::Kernel;
 use super::wants::Wants;
 use ipnet::IpNet;
+use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The result of a comparison.
@@ -16,6 +18,8 @@ pub(super) struct Outcome {
     pub(super) restored: Vec<String>,
     /// What was refused, by the name of the interface that it is for.
     pub(super) errors: Vec<(String, NetlinkError)>,
+    /// What was found of links and static routes.
+    pub(super) router: Compared,
 }
 
 impl Outcome {
@@ -24,6 +28,18 @@ impl Outcome {
         let own = self.errors.iter().position(|(of, _)| of == name).map(|at| self.errors.remove(at).1);
         self.log();
         own.map_or(Ok(()), Err)
+    }
+
+    /// Tells of links and static routes as of the rest. What a link that is away or down explains is not told again and again.
+    pub(super) fn tell_router(&mut self) {
+        let is_told = |error: &NetlinkError| {
+            !matches!(error.error, Errno::NODEV | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN)
+        };
+        let Compared { restored, links, routes } = std::mem::take(&mut self.router);
+        self.restored.extend(restored);
+        self.errors.extend(links.into_iter().filter(|(_, error)| is_told(error)));
+        let routes = routes.into_iter().filter(|(_, error)| is_told(error));
+        self.errors.extend(routes.map(|(prefix, error)| (format!("route {prefix}"), error)));
     }
 
     pub(super) fn log(&self) {

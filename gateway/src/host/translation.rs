@@ -5,18 +5,18 @@
 //! ```
 
 use super::nft::{
-    self, APPEND, Batch, CREATE, DELETE_TABLE, EQUAL, IIFNAME, NETWORK_HEADER, NEW_CHAIN, NEW_RULE,
-    NEW_TABLE, NF_PROTOCOL, NOT_EQUAL, OIFNAME, TRANSPORT_HEADER, accept, compare, interface,
-    interface_begins, meta, payload, protocol, text,
+    self, APPEND, Batch, CREATE, EQUAL, IIFNAME, NETWORK_HEADER, NEW_CHAIN, NEW_RULE, NEW_TABLE, NF_PROTOCOL,
+    NOT_EQUAL, OIFNAME, TRANSPORT_HEADER, accept, compare, interface, interface_begins, meta, payload,
+    protocol, text,
 };
+use super::own_table::OwnTable;
 use config::settings::Nat;
 use config::settings::nat::{Addresses, LinkName, NatRule, Ports, Side, Translation};
-use netlink_sys::Socket;
 use std::collections::BTreeMap;
 use std::io;
 
 /// The name of the table, as `nft list ruleset` shows it.
-pub(super) const TABLE: &str = "postern-nat";
+const TABLE: &str = "postern-nat";
 /// Hooks of netfilter, and the places among its chains where addresses are translated (linux/netfilter_ipv4.h).
 const PREROUTING: u32 = 0;
 const POSTROUTING: u32 = 4;
@@ -25,59 +25,41 @@ const SOURCE_PRIORITY: i32 = 100;
 /// linux/netfilter.h
 const IPV4: u8 = 2;
 
-/// What a rule has translated: the first packet of each connection counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Translated {
-    /// Connections.
-    pub connections: u64,
-    /// Bytes of their first packets.
-    pub bytes: u64,
-}
-
-/// What rules have translated, by their numbers.
+/// Connections that rules have translated, by their numbers: the first packet of each counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TranslatedByRule {
-    /// Source rules.
-    pub source: BTreeMap<u32, Translated>,
-    /// Destination rules.
-    pub destination: BTreeMap<u32, Translated>,
+pub struct Translated {
+    /// Those of source rules.
+    pub source: BTreeMap<u32, u64>,
+    /// Those of destination rules.
+    pub destination: BTreeMap<u32, u64>,
 }
 
 /// The rules in force.
-#[derive(Default)]
 pub(super) struct Translator {
-    socket: Option<(Socket, u32)>,
+    table: OwnTable,
     wanted: Nat,
-    /// Whether the table is what is wanted, as far as is known. An earlier daemon may have left one.
-    is_installed: bool,
-    /// The number of all rules after our last change.
-    generation: Option<u32>,
+}
+
+impl Default for Translator {
+    fn default() -> Self {
+        Self { table: OwnTable::new(TABLE), wanted: Nat::default() }
+    }
 }
 
 impl Translator {
-    /// The number by which the kernel names our own changes.
-    pub(super) fn port(&self) -> u32 {
-        self.socket.as_ref().map_or(0, |(_, port)| *port)
-    }
-
-    /// The number of all rules after our last change.
-    pub(super) fn generation(&self) -> Option<u32> {
-        self.generation
+    /// The table.
+    pub(super) fn table(&mut self) -> &mut OwnTable {
+        &mut self.table
     }
 
     /// Whether the table is what was set last, if anything was.
     pub(super) fn is_trusted(&self) -> bool {
-        self.is_installed || self.socket.is_none()
-    }
-
-    /// Another program has changed the table: it is made again with the next comparison.
-    pub(super) fn distrust(&mut self) {
-        self.is_installed = false;
+        self.table.is_installed() || self.table.socket().is_none()
     }
 
     /// Puts these rules in force, in one step. If the kernel refuses them, the former ones stay.
     pub(super) fn set(&mut self, nat: &Nat) -> io::Result<()> {
-        if self.is_installed && self.wanted == *nat {
+        if self.table.is_installed() && self.wanted == *nat {
             return Ok(());
         }
         self.install(nat)?;
@@ -96,39 +78,27 @@ impl Translator {
     }
 
     /// What the rules have translated since they were put in force.
-    pub(super) fn translated(&self) -> TranslatedByRule {
-        let mut by_rule = TranslatedByRule::default();
-        let Some((socket, _)) = self.socket.as_ref().filter(|_| self.wanted != Nat::default()) else {
-            return by_rule;
+    pub(super) fn translated(&self) -> Translated {
+        let mut translated = Translated::default();
+        let Some(socket) = self.table.socket().filter(|_| self.wanted != Nat::default()) else {
+            return translated;
         };
-        for counted in nft::counters(socket, TABLE).unwrap_or_default() {
-            let Some((list, number)) = counted.comment.split_once(' ') else { continue };
+        for (comment, packets) in nft::counters(socket, TABLE).unwrap_or_default() {
+            let Some((list, number)) = comment.split_once(' ') else { continue };
             let Ok(number) = number.parse() else { continue };
-            let list = if list == SOURCE { &mut by_rule.source } else { &mut by_rule.destination };
+            let list = if list == SOURCE { &mut translated.source } else { &mut translated.destination };
             // A rule of the configuration may be several of the kernel.
-            let translated: &mut Translated = list.entry(number).or_default();
-            translated.connections += counted.packets;
-            translated.bytes += counted.bytes;
+            *list.entry(number).or_default() += packets;
         }
-        by_rule
+        translated
     }
 
     fn install(&mut self, nat: &Nat) -> io::Result<()> {
-        if self.socket.is_none() {
-            self.socket = Some(nft::open()?);
-        }
-        let Some((socket, _)) = &self.socket else { return Ok(()) };
-        let mut batch = Batch::new();
-        // The table is created if it is missing, so that its deletion cannot fail.
-        batch.add(NEW_TABLE, CREATE, &text(1, TABLE));
-        batch.add(DELETE_TABLE, 0, &text(1, TABLE));
-        if *nat != Nat::default() {
-            add(nat, &mut batch);
-        }
-        batch.send(socket)?;
-        self.generation = nft::generation(socket);
-        self.is_installed = true;
-        Ok(())
+        self.table.replace(|batch| {
+            if *nat != Nat::default() {
+                add(nat, batch);
+            }
+        })
     }
 }
 

@@ -3,8 +3,9 @@
 use super::netlink::{self, Concern, concern};
 use super::networks::TABLES;
 use super::nft;
+use super::own_table::OwnTable;
 use super::restore::shown;
-use super::{Follower, State, guard, translation};
+use super::{Follower, State};
 use netlink_sys::Socket;
 use port::Wake;
 use rustix::io::Errno;
@@ -175,34 +176,23 @@ impl Watch {
     /// The same of our tables, which are then no longer trusted.
     fn table_was_changed(&self) -> bool {
         let Some(socket) = &self.sockets.tables else { return false };
-        let state = || self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let ports = {
-            let state = state();
-            (state.guard.port(), state.translator.port())
-        };
-        let (mut guard, mut nat) = (false, false);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut was_changed = false;
         loop {
             match socket.recv_from_full() {
                 Ok((bytes, _)) => {
-                    guard |= nft::is_change_by_another(&bytes, guard::TABLE, ports.0);
-                    nat |= nft::is_change_by_another(&bytes, translation::TABLE, ports.1);
+                    // Each table is asked: `any` would stop at the first.
+                    for table in state.tables() {
+                        was_changed |= table.note(&bytes);
+                    }
                 }
-                // Many rules of ours overflow it, too.
                 Err(error) if is_overflow(&error) => {
-                    let changed = !state().has_own_tables();
-                    (guard, nat) = (guard || changed, nat || changed);
+                    state.tables().into_iter().for_each(OwnTable::distrust);
+                    was_changed = true;
                 }
-                Err(_) => break,
+                Err(_) => return was_changed,
             }
         }
-        let mut state = state();
-        if guard {
-            state.guard.distrust();
-        }
-        if nat {
-            state.translator.distrust();
-        }
-        guard || nat
     }
 }
 

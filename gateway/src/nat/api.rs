@@ -5,7 +5,7 @@
 //! ```
 
 use super::model;
-use crate::host::{Translated, TranslatedReader};
+use crate::host::TranslatedReader;
 use crate::service::View;
 use crate::tunnel_interface::Counters;
 use axum::extract::State;
@@ -51,7 +51,7 @@ async fn nat(State(shown): State<Shown>) -> Json<model::Nat> {
 fn listed(
     list: model::List,
     rules: &BTreeMap<u32, NatRule>,
-    translated: &BTreeMap<u32, Translated>,
+    translated: &BTreeMap<u32, u64>,
 ) -> Vec<model::Rule> {
     let shown = |(&number, rule): (&u32, &NatRule)| model::Rule {
         list,
@@ -61,7 +61,7 @@ fn listed(
         source: rule.source.to_string(),
         destination: rule.destination.to_string(),
         translation: rule.translation.to_string(),
-        connections: translated.get(&number).map_or(0, |it| it.connections),
+        connections: translated.get(&number).copied().unwrap_or(0),
     };
     rules.iter().map(shown).collect()
 }

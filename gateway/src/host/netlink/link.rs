@@ -156,7 +156,7 @@ impl Netlink {
         name: &str,
         new: &NewLink,
         alias: &str,
-    ) -> Result<(), NetlinkError> {
+    ) -> Result<Link, NetlinkError> {
         let (kind, data) = match new {
             NewLink::Dummy => (InfoKind::Dummy, None),
             NewLink::Bridge => (InfoKind::Bridge, None),
@@ -174,16 +174,16 @@ impl Netlink {
         let flags = NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK;
         self.request(RouteNetlinkMessage::NewLink(message), flags, what)?;
         // NLM_F_EXCL: this request has made the link.
-        let index = self.link(name)?.index;
+        let link = self.link(name)?;
         let mut message = LinkMessage::default();
-        message.header.index = index;
+        message.header.index = link.index;
         message.attributes.push(LinkAttribute::IfAlias(alias.to_owned()));
         let described = self.request(RouteNetlinkMessage::SetLink(message), NLM_F_ACK, what);
         if described.is_err() {
             // Without its description it would be another program's from now on.
-            self.delete_link(index)?;
+            self.delete_link(link.index)?;
         }
-        described.map(|_| ())
+        described.map(|_| link)
     }
 
     /// Deletes a link.
