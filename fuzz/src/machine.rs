@@ -45,6 +45,26 @@ const ROTATION: Words = &[
     "\tendscript",
     "}",
 ];
+const DHCP: Words = &[
+    "bind-dynamic",
+    "no-hosts",
+    "port=0",
+    "dhcp-leasefile=/",
+    "dhcp-authoritative",
+    "dhcp-range=set:net",
+    "dhcp-option=tag:net",
+    "dhcp-host=",
+];
+const DNS: Words = &[
+    "bind-dynamic",
+    "no-hosts",
+    "cache-size=",
+    "listen-address=",
+    "bogus-priv",
+    "domain-needed",
+    "no-resolv",
+    "server=",
+];
 const UNIT: Words = &[
     "[Unit]",
     "[Service]",
@@ -96,6 +116,20 @@ fn write(machine: &Machine) {
             assert!(is_right && line.matches('"').count() % 2 == 0, "{line}");
         }
         check(&render::rotation(syslog, true), ROTATION);
+    }
+    if let Some(text) = machine.dhcp.as_deref().and_then(render::dhcp) {
+        check(&text, DHCP);
+        // A name is the last word of its line, and no further one.
+        for line in text.lines().filter(|line| line.starts_with("dhcp-host=")) {
+            assert_eq!(line.split(',').count(), 3, "{line}");
+        }
+    }
+    if let Some(dns) = &machine.dns {
+        let text = render::dns(dns);
+        check(&text, DNS);
+        for line in text.lines().filter(|line| line.starts_with("server=/")) {
+            assert!(line.matches('/').count() == 2 && line.matches('#').count() == 1, "{line}");
+        }
     }
     let tasks: Vec<_> = machine.tasks.iter().map(|(name, task)| (name.clone(), task.clone())).collect();
     let crontab = render::crontab(&tasks);
@@ -220,6 +254,10 @@ mod tests {
             "<file>" => "a.log",
             "<user>" => "root",
             "<task>" => "a",
+            "<name>" | "<range>" => "LAN",
+            "<prefix>" => "10.0.0.0/24",
+            "<host>" => "printer",
+            "<domain>" => "a.example",
             word => word,
         }
     }
@@ -243,7 +281,33 @@ mod tests {
             )
         };
         let value = quoted(value);
+        let network = "set service dhcp-server shared-network-name LAN subnet 10.0.0.0/24";
+        let dns = "set service dns forwarding";
+        let beside = match path.split(' ').nth(1) {
+            Some("dhcp-server") if path.contains("<prefix> ") => format!(
+                "{network} range LAN start 10.0.0.10\n{network} range LAN stop 10.0.0.20\n\
+                 {network} static-mapping printer mac 02:00:5e:10:00:01\n\
+                 {network} static-mapping printer ip-address 10.0.0.9\n"
+            ),
+            Some("dns") => format!("{dns} listen-address 10.0.0.1\n{dns} name-server 10.0.0.1\n"),
+            _ => String::new(),
+        };
+        // What makes a chosen name whole.
+        let more: &[&str] = match path.rsplit(' ').next() {
+            Some("<host>") => &["mac 02:00:5e:10:00:02", "ip-address 10.0.0.7"],
+            Some("<range>") => &["start 10.0.0.30", "stop 10.0.0.40"],
+            Some("<name>") => {
+                &["subnet 10.0.0.0/24 range 0 start 10.0.0.10", "subnet 10.0.0.0/24 range 0 stop 10.0.0.20"]
+            }
+            Some("<domain>") => &["name-server 10.0.0.1"],
+            _ => &[],
+        };
         match path.strip_suffix('>').and_then(|path| path.rsplit_once(' ')) {
+            Some((before, _)) if !more.is_empty() => {
+                let before = named(before);
+                let lines = more.iter().map(|more| format!("set {before} {value} {more}\n"));
+                [beside].into_iter().chain(lines).collect()
+            }
             Some(("system task-scheduler task", _)) => task(&value),
             Some((before, _)) if before.starts_with("system syslog") && !before.ends_with("facility") => {
                 format!(
@@ -264,7 +328,7 @@ mod tests {
                 named(path)
             ),
             None => format!(
-                "set {} {value}
+                "{beside}set {} {value}
 ",
                 named(path)
             ),

@@ -53,7 +53,11 @@ pub(super) static NODES: &[Node] = &[
         "service dhcp-server shared-network-name <name> authoritative",
         "Refuse leases of other servers, in all subnets",
     ),
-    value("service dhcp-server shared-network-name <name> description", Type::Text(255), "Description"),
+    value(
+        "service dhcp-server shared-network-name <name> description",
+        Type::Form(Form::Line(255)),
+        "Description",
+    ),
     flag("service dhcp-server shared-network-name <name> disable", "Give no addresses there"),
     value(
         "service dhcp-server shared-network-name <name> subnet <prefix> lease",

@@ -16,6 +16,7 @@ const DISTANCE_HELP: &str = "Administrative distance: the lowest is used";
 const BY: &str = "Interface that packets leave by";
 const HOP: &str = "Address of the next router";
 const NOWHERE: &str = "Drop the packets";
+const DISABLE_ROUTE: &str = "Disable the route";
 
 pub(super) static INNER: &[Inner] = &[
     inner("interfaces bridge", "Bridges, which this gateway makes"),
@@ -50,42 +51,48 @@ pub(super) static TAGS: &[Tag] = &[
     tag("protocols static route6 <prefix> next-hop <address>", Type::Address, HOP),
 ];
 
+/// What every link has.
+macro_rules! link {
+    ($path:literal) => {
+        [
+            values(concat!($path, " address"), Type::Host, ADDRESS),
+            value(concat!($path, " description"), DESCRIPTION, "Description"),
+            flag(concat!($path, " disable"), DISABLE),
+            value(concat!($path, " mtu"), MTU, MTU_HELP),
+        ]
+    };
+}
+
+/// The ways of a route.
+macro_rules! route {
+    ($path:literal) => {
+        [
+            branch(concat!($path, " blackhole"), NOWHERE),
+            value(concat!($path, " blackhole distance"), DISTANCE, DISTANCE_HELP).or("1"),
+            value(concat!($path, " description"), Type::Text(255), "Description"),
+            flag(concat!($path, " interface <interface> disable"), DISABLE_ROUTE),
+            value(concat!($path, " interface <interface> distance"), DISTANCE, DISTANCE_HELP).or("1"),
+            flag(concat!($path, " next-hop <address> disable"), DISABLE_ROUTE),
+            value(concat!($path, " next-hop <address> distance"), DISTANCE, DISTANCE_HELP).or("1"),
+            value(concat!($path, " next-hop <address> interface"), LINK, BY),
+        ]
+    };
+}
+
+pub(super) static LINKS: &[[Node; 4]] = &[
+    link!("interfaces bridge <interface>"),
+    link!("interfaces dummy <interface>"),
+    link!("interfaces ethernet <interface>"),
+    link!("interfaces ethernet <interface> vif <vlan>"),
+];
+
 pub(super) static NODES: &[Node] = &[
-    values("interfaces bridge <interface> address", Type::Host, ADDRESS),
-    value("interfaces bridge <interface> description", DESCRIPTION, "Description"),
-    flag("interfaces bridge <interface> disable", DISABLE),
-    value("interfaces bridge <interface> mtu", MTU, MTU_HELP),
-    values("interfaces dummy <interface> address", Type::Host, ADDRESS),
-    value("interfaces dummy <interface> description", DESCRIPTION, "Description"),
-    flag("interfaces dummy <interface> disable", DISABLE),
-    value("interfaces dummy <interface> mtu", MTU, MTU_HELP),
-    values("interfaces ethernet <interface> address", Type::Host, ADDRESS),
-    value("interfaces ethernet <interface> description", DESCRIPTION, "Description"),
-    flag("interfaces ethernet <interface> disable", DISABLE),
-    value("interfaces ethernet <interface> mtu", MTU, MTU_HELP),
-    values("interfaces ethernet <interface> vif <vlan> address", Type::Host, ADDRESS),
-    value("interfaces ethernet <interface> vif <vlan> description", DESCRIPTION, "Description"),
-    flag("interfaces ethernet <interface> vif <vlan> disable", DISABLE),
-    value("interfaces ethernet <interface> vif <vlan> mtu", MTU, MTU_HELP),
     values("interfaces loopback <interface> address", Type::Host, ADDRESS),
     value("interfaces loopback <interface> description", DESCRIPTION, "Description"),
-    branch("protocols static route <prefix> blackhole", NOWHERE),
-    value("protocols static route <prefix> blackhole distance", DISTANCE, DISTANCE_HELP).or("1"),
-    value("protocols static route <prefix> description", Type::Text(255), "Description"),
-    flag("protocols static route <prefix> interface <interface> disable", "Disable the route"),
-    value("protocols static route <prefix> interface <interface> distance", DISTANCE, DISTANCE_HELP).or("1"),
-    flag("protocols static route <prefix> next-hop <address> disable", "Disable the route"),
-    value("protocols static route <prefix> next-hop <address> distance", DISTANCE, DISTANCE_HELP).or("1"),
-    value("protocols static route <prefix> next-hop <address> interface", LINK, BY),
-    branch("protocols static route6 <prefix> blackhole", NOWHERE),
-    value("protocols static route6 <prefix> blackhole distance", DISTANCE, DISTANCE_HELP).or("1"),
-    value("protocols static route6 <prefix> description", Type::Text(255), "Description"),
-    flag("protocols static route6 <prefix> interface <interface> disable", "Disable the route"),
-    value("protocols static route6 <prefix> interface <interface> distance", DISTANCE, DISTANCE_HELP).or("1"),
-    flag("protocols static route6 <prefix> next-hop <address> disable", "Disable the route"),
-    value("protocols static route6 <prefix> next-hop <address> distance", DISTANCE, DISTANCE_HELP).or("1"),
-    value("protocols static route6 <prefix> next-hop <address> interface", LINK, BY),
 ];
+
+pub(super) static ROUTES: &[[Node; 8]] =
+    &[route!("protocols static route <prefix>"), route!("protocols static route6 <prefix>")];
 
 const SYSTEM: &str = "remove the line, and configure this with the operating system";
 

@@ -198,7 +198,9 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
         ipsec::PEERS,
         ipsec::TUNNELS,
     ];
-    tables.into_iter().flatten().chain(system::PAIR_PINS.iter().flatten())
+    let alike = system::PAIR_PINS.iter().flatten().chain(links::LINKS.iter().flatten());
+    let alike = alike.chain(links::ROUTES.iter().flatten()).chain(nat::RULES.iter().flatten());
+    tables.into_iter().flatten().chain(alike)
 }
 
 /// Every name that the user chooses.

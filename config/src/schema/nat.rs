@@ -33,28 +33,33 @@ pub(super) static TAGS: &[Tag] = &[
     tag("nat source rule <rule>", RULE, "Number of the rule"),
 ];
 
-const DESCRIPTION: Type = Type::Text(255);
-const EXCLUDE: &str = "Leave packets that match as they are";
-const PROTOCOL: &str = "Protocol of the packets";
+const LINK: &str = "Name of the interface (default: any)";
 const FROM: &str = "Addresses that packets come from (default: any)";
 const TO: &str = "Addresses that packets are sent to (default: any)";
 const FROM_PORTS: &str = "Ports that packets come from, of TCP or UDP";
 const TO_PORTS: &str = "Ports that packets are sent to, of TCP or UDP";
 
+/// What rules of both kinds have.
+macro_rules! rule {
+    ($path:literal) => {
+        [
+            value(concat!($path, " description"), Type::Text(255), "Description"),
+            value(concat!($path, " destination address"), ADDRESSES, TO),
+            value(concat!($path, " destination port"), PORTS, TO_PORTS),
+            flag(concat!($path, " disable"), "Disable the rule"),
+            flag(concat!($path, " exclude"), "Leave packets that match as they are"),
+            value(concat!($path, " protocol"), Type::Word(PROTOCOLS), "Protocol of the packets").or("all"),
+            value(concat!($path, " source address"), ADDRESSES, FROM),
+            value(concat!($path, " source port"), PORTS, FROM_PORTS),
+        ]
+    };
+}
+
+pub(super) static RULES: &[[Node; 8]] =
+    &[rule!("nat destination rule <rule>"), rule!("nat source rule <rule>")];
+
 pub(super) static NODES: &[Node] = &[
-    value("nat destination rule <rule> description", DESCRIPTION, "Description"),
-    value("nat destination rule <rule> destination address", ADDRESSES, TO),
-    value("nat destination rule <rule> destination port", PORTS, TO_PORTS),
-    flag("nat destination rule <rule> disable", "Disable the rule"),
-    flag("nat destination rule <rule> exclude", EXCLUDE),
-    value(
-        "nat destination rule <rule> inbound-interface name",
-        LINKS,
-        "Name of the interface (default: any)",
-    ),
-    value("nat destination rule <rule> protocol", Type::Word(PROTOCOLS), PROTOCOL).or("all"),
-    value("nat destination rule <rule> source address", ADDRESSES, FROM),
-    value("nat destination rule <rule> source port", PORTS, FROM_PORTS),
+    value("nat destination rule <rule> inbound-interface name", LINKS, LINK),
     value(
         "nat destination rule <rule> translation address",
         Type::Matching(Matching::Range),
@@ -65,15 +70,7 @@ pub(super) static NODES: &[Node] = &[
         Type::Matching(Matching::PortRange),
         "Ports that packets are sent to instead (default: the same)",
     ),
-    value("nat source rule <rule> description", DESCRIPTION, "Description"),
-    value("nat source rule <rule> destination address", ADDRESSES, TO),
-    value("nat source rule <rule> destination port", PORTS, TO_PORTS),
-    flag("nat source rule <rule> disable", "Disable the rule"),
-    flag("nat source rule <rule> exclude", EXCLUDE),
-    value("nat source rule <rule> outbound-interface name", LINKS, "Name of the interface (default: any)"),
-    value("nat source rule <rule> protocol", Type::Word(PROTOCOLS), PROTOCOL).or("all"),
-    value("nat source rule <rule> source address", ADDRESSES, FROM),
-    value("nat source rule <rule> source port", PORTS, FROM_PORTS),
+    value("nat source rule <rule> outbound-interface name", LINKS, LINK),
     value(
         "nat source rule <rule> translation address",
         Type::Matching(Matching::RangeOrMasquerade),

@@ -64,7 +64,7 @@ pub enum NextHop {
 }
 
 /// Bytes of the name of a link, without the zero that ends it (linux/if.h).
-const LONGEST_NAME: usize = 15;
+pub(super) const LONGEST_NAME: usize = 15;
 
 impl Reader {
     /// Links by their names.

@@ -1,6 +1,7 @@
 //! `nat`, typed: which packets get other addresses.
 
 use super::Reader;
+use super::links::LONGEST_NAME;
 use crate::schema::{MASQUERADE, TCP_UDP, protocol, protocol_name};
 use crate::tree::Tree;
 use ipnet::Ipv4Net;
@@ -98,9 +99,6 @@ pub struct Ports {
     /// The first and the last of each.
     pub ranges: Vec<(u16, u16)>,
 }
-
-/// Bytes of the name of a link, without the zero that ends it (linux/if.h).
-const LONGEST_NAME: usize = 15;
 
 fn negated(text: &str) -> (bool, &str) {
     text.strip_prefix('!').map_or((false, text), |rest| (true, rest))

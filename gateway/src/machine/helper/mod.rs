@@ -146,10 +146,10 @@ impl Helper {
             Part::Syslog => syslog::wanted(place, machine.syslog.as_ref()),
             Part::Snmp => snmp::wanted(place, machine.snmp.as_deref(), self.rules.group),
             Part::DhcpServer => {
-                dnsmasq::wanted(place, request.part, machine.dhcp.as_deref().and_then(dnsmasq::dhcp))
+                dnsmasq::wanted(place, request.part, machine.dhcp.as_deref().and_then(render::dhcp))
             }
             Part::DnsForwarding => {
-                dnsmasq::wanted(place, request.part, machine.dns.as_deref().map(dnsmasq::dns))
+                dnsmasq::wanted(place, request.part, machine.dns.as_deref().map(render::dns))
             }
         };
         place.check_owners(&wanted.files, self.owner.as_str())?;

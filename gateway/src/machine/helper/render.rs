@@ -1,8 +1,10 @@
 //! What the files of other programs hold. Values cannot end a line or a word there: the types of the configuration see to that,
 //! and what a program gives a meaning is quoted here.
 
+mod dnsmasq;
 mod snmp;
 
+pub use dnsmasq::{dhcp, dns};
 pub use snmp::{Agents, snmp};
 
 use config::schema::Times;
