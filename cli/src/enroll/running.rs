@@ -9,18 +9,15 @@ use config::Settings;
 use config::settings::Enrollment;
 use config::settings::enrollment::Branch;
 use gateway::api::model::{Advice, Commit, CommitErrors, InForce, Saved, SecretText, Status, Via};
+use gateway::api::saving::{self, NotSaved, Saving};
 use ipnet::IpNet;
 use serde::de::DeserializeOwned;
 use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
-/// How long others may keep the file, and how often it is tried again.
-const SAVING: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(100);
 const SAVE: &str = "postern configure -c save";
 
 /// A running gateway and its configuration.
@@ -114,25 +111,18 @@ impl Gateway {
 
     /// Saves what is in force, until nothing is left to save: others change it and write the file too.
     pub(super) fn save(&mut self) -> Outcome {
-        let begun = Instant::now();
-        let mut failed = None;
+        let mut saving = Saving::new(saving::PATIENCE);
         loop {
             self.reread()?;
-            if self.in_force.saved {
+            let is_due = saving.is_due(&self.in_force).map_err(|why| {
+                let when = if why == NotSaved::Unconfirmed { "when it is confirmed or undone: " } else { "" };
+                not_saved(&why.to_string(), &format!("{when}{SAVE}"))
+            })?;
+            if !is_due {
                 return Ok(());
             }
-            // The file never has a commit that may be undone.
-            if self.in_force.confirm.is_some() {
-                let fix = "when it is confirmed or undone: postern configure -c save";
-                return Err(not_saved("the last commit is not confirmed", fix));
-            }
-            if begun.elapsed() >= SAVING {
-                let why = failed.unwrap_or_else(|| "others change it all the time".to_owned());
-                return Err(not_saved(&why, SAVE));
-            }
-            failed = self.write()?.err();
-            if failed.is_some() {
-                sleep(PAUSE);
+            if saving.note(self.write()?) {
+                sleep(saving::PAUSE);
             }
         }
     }

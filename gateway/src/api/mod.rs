@@ -22,6 +22,7 @@ mod kernel;
 mod log;
 pub mod model;
 pub mod openapi;
+pub mod saving;
 pub mod server;
 mod status;
 mod threads;

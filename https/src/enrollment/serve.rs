@@ -18,6 +18,7 @@ use config::Settings;
 use crypto::PublicKey;
 use gateway::api::connections::Deadline;
 use gateway::api::model::{Commit, InForce, Saved, Via};
+use gateway::api::saving::{self, NotSaved, Saving};
 use gateway::api::server::whole;
 use gateway::https::wire::Token;
 use hyper::Request;
@@ -43,9 +44,6 @@ const TRIES: usize = 3;
 /// When to ask again while a commit must be confirmed, or the daemon does not answer.
 const LATER: Duration = Duration::from_secs(10);
 
-/// How long the file of the configuration may be kept by others, and how often it is tried again.
-const SAVING: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(200);
 const UNCONFIRMED: &str = "a commit at head office waits to be confirmed";
 
 /// The state that all requests share.
@@ -58,7 +56,7 @@ pub(crate) struct Enrolling {
     /// One branch joins after the other.
     one: tokio::sync::Mutex<()>,
     /// How long saving is tried.
-    saving: Duration,
+    patience: Duration,
 }
 
 /// Why a request is refused.
@@ -77,7 +75,7 @@ impl Enrolling {
             hashes: Mutex::default(),
             requests: Mutex::new(Limiter::new(REQUESTS, SOURCES)),
             one: tokio::sync::Mutex::default(),
-            saving: SAVING,
+            patience: saving::PATIENCE,
         }
     }
 
@@ -165,25 +163,14 @@ impl Enrolling {
     /// Saves what is in force, until nothing is left to save: others change it and write the file too. A branch hears that it has
     /// joined only then, as a restart of the daemon ends all that is not saved.
     async fn save(&self) -> Result<(), Denied> {
-        let begun = Instant::now();
-        let mut failed = None;
+        let mut saving = Saving::new(self.patience);
         loop {
             let in_force = self.daemon.in_force().await.map_err(|refused| Denied::Later(refused.error))?;
-            if in_force.saved {
+            if !saving.is_due(&in_force).map_err(not_saved)? {
                 return Ok(());
             }
-            // The file never has a commit that may be undone.
-            if in_force.confirm.is_some() {
-                return Err(Denied::Later(UNCONFIRMED.to_owned()));
-            }
-            if begun.elapsed() >= self.saving {
-                let why = failed.unwrap_or_else(|| "others change it all the time".to_owned());
-                tracing::error!("enrollment: a peer is in force, but the configuration is not saved: {why}");
-                return Err(Denied::Later("head office cannot save its configuration".to_owned()));
-            }
-            failed = self.write(in_force).await.err();
-            if failed.is_some() {
-                tokio::time::sleep(PAUSE).await;
+            if saving.note(self.write(in_force).await) {
+                tokio::time::sleep(saving::PAUSE).await;
             }
         }
     }
@@ -195,6 +182,17 @@ impl Enrolling {
         let hash = written.map_err(|error| error.to_string())??;
         self.daemon.saved(&Saved { hash, revision }).await.map_err(|refused| refused.error)
     }
+}
+
+fn not_saved(why: NotSaved) -> Denied {
+    let error = match why {
+        NotSaved::Unconfirmed => UNCONFIRMED,
+        NotSaved::Failed(why) => {
+            tracing::error!("enrollment: a peer is in force, but the configuration is not saved: {why}");
+            "head office cannot save its configuration"
+        }
+    };
+    Denied::Later(error.to_owned())
 }
 
 /// A request with its public key.

@@ -62,7 +62,7 @@ impl Head {
         let place = Place { api, state: folder.path().into() };
         let local: Arc<dyn Local> = file.clone();
         let mut enrolling = Enrolling::new(&place, local);
-        enrolling.saving = Duration::from_secs(1);
+        enrolling.patience = Duration::from_secs(1);
         enrolling.set_serving(&[Token { branch: "berlin".to_owned(), hash }]);
         Self { in_force, file, enrolling, _folder: folder }
     }
