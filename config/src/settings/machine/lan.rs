@@ -115,18 +115,39 @@ impl Reader {
     }
 
     fn subnet(&mut self, path: &str, prefix: Ipv4Net, tree: &Tree) -> Option<DhcpSubnet> {
-        let option = tree.at(&["option"]);
-        let all = |word| option.map(|option: &Tree| option.values(word)).unwrap_or_default();
+        let ranges = self.ranges(path, prefix, tree);
+        let hosts = self.hosts(path, prefix, tree);
+        if ranges.is_empty() && hosts.is_empty() {
+            self.error(
+                tree.location(),
+                format!("{path} gives no addresses"),
+                format!("set {path} range 0 start ADDRESS, and stop"),
+            );
+            return None;
+        }
+        let domain = tree.at(&["option"]).and_then(|option| option.value("domain-name")).map(str::to_owned);
+        Some(DhcpSubnet {
+            prefix,
+            ranges,
+            lease: set_or_default(tree, SUBNET, "lease"),
+            router: self.told(path, tree, "default-router").pop(),
+            name_servers: self.told(path, tree, "name-server"),
+            time_servers: self.told(path, tree, "ntp-server"),
+            domain,
+            hosts,
+        })
+    }
+
+    /// The first and the last address of each range.
+    fn ranges(&mut self, path: &str, prefix: Ipv4Net, tree: &Tree) -> Vec<(Ipv4Addr, Ipv4Addr)> {
         let mut ranges = Vec::new();
         for (name, range) in tree.at(&["range"]).into_iter().flat_map(Tree::children) {
             let end = |word| range.value(word).and_then(|text| text.parse::<Ipv4Addr>().ok());
             let (Some(start), Some(stop)) = (end("start"), end("stop")) else {
                 let reason = format!("{path} range {name} has no start or no stop of IPv4");
-                self.error(
-                    range.location(),
-                    reason,
-                    format!("set {path} range {name} stop {}", prefix.broadcast()),
-                );
+                // The last address of the network is the broadcast address.
+                let last = prefix.hosts().next_back().unwrap_or(prefix.addr());
+                self.error(range.location(), reason, format!("set {path} range {name} stop {last}"));
                 continue;
             };
             if start > stop || !prefix.contains(&start) || !prefix.contains(&stop) {
@@ -141,6 +162,11 @@ impl Reader {
             let reason = format!("{path}: two ranges have the address {}", pair[1].0);
             self.error(tree.location(), reason, "let the ranges end before each other");
         }
+        ranges
+    }
+
+    /// Devices with an address of their own, by name.
+    fn hosts(&mut self, path: &str, prefix: Ipv4Net, tree: &Tree) -> BTreeMap<String, DhcpHost> {
         let mut hosts = BTreeMap::new();
         for (name, host) in tree.at(&["static-mapping"]).into_iter().flat_map(Tree::children) {
             if host.has("disable") {
@@ -167,24 +193,24 @@ impl Reader {
                 }
             }
         }
-        if ranges.is_empty() && hosts.is_empty() {
-            self.error(
-                tree.location(),
-                format!("{path} gives no addresses"),
-                format!("set {path} range 0 start ADDRESS, and stop"),
-            );
-            return None;
+        hosts
+    }
+
+    /// Addresses that devices are told in an option. DHCP of IPv4 has no field for one of IPv6.
+    fn told(&mut self, path: &str, tree: &Tree, word: &str) -> Vec<Ipv4Addr> {
+        let mut addresses = Vec::new();
+        let Some(option) = tree.at(&["option"]) else { return addresses };
+        for text in option.values(word) {
+            match text.parse() {
+                Ok(address) => addresses.push(address),
+                Err(_) => {
+                    let place = format!("{path} option {word}");
+                    let fix = format!("delete {place} {text}, or write an address of IPv4");
+                    self.error(option.location(), format!("{place}: {text} is not of IPv4"), fix);
+                }
+            }
         }
-        Some(DhcpSubnet {
-            prefix,
-            ranges,
-            lease: set_or_default(tree, SUBNET, "lease"),
-            router: parsed(all("default-router")).pop(),
-            name_servers: parsed(all("name-server")),
-            time_servers: parsed(all("ntp-server")),
-            domain: all("domain-name").pop().map(str::to_owned),
-            hosts,
-        })
+        addresses
     }
 
     pub(super) fn dns_forwarding(&mut self, tree: &Tree) -> DnsForwarding {
@@ -294,7 +320,15 @@ mod tests {
                 [range("10.2.0.1", "10.2.0.9", 0), range("10.2.0.9", "10.2.0.20", 1)].concat(),
                 "two ranges have the address 10.2.0.9",
             ),
-            (vec![format!("{subnet} range 0 start 10.2.0.1")], "no start or no stop"),
+            (vec![format!("{subnet} range 0 start 10.2.0.1")], "range 0 stop 10.2.0.254"),
+            (
+                [
+                    range("10.2.0.1", "10.2.0.9", 0).to_vec(),
+                    vec![format!("{subnet} option name-server 2001:db8::53")],
+                ]
+                .concat(),
+                "option name-server: 2001:db8::53 is not of IPv4",
+            ),
             (vec![format!("{subnet} static-mapping a ip-address 10.2.0.5")], "has no mac"),
             (
                 [

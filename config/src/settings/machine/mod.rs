@@ -28,9 +28,9 @@ use std::fmt;
 pub struct Machine {
     /// What it is tuned for.
     pub performance: Option<Profile>,
-    /// Whether it forwards IPv4 packets, if that is said.
+    /// `system ip forwarding` or `disable-forwarding`; none leaves what the kernel has.
     pub forwards_v4: Option<bool>,
-    /// The same of IPv6.
+    /// The same for IPv6.
     pub forwards_v6: Option<bool>,
     /// What is run at times.
     pub tasks: Tasks,

@@ -91,7 +91,7 @@ pub struct TrapSession {
 }
 
 impl SnmpV3 {
-    /// The keys that snmpd has: of the users, and of those that only send traps.
+    /// The keys of the users and of the senders of traps, by name: snmpd has them in one file.
     pub fn keys(&self) -> BTreeMap<&str, &UsmKeys> {
         let senders = self.traps.values().filter(|target| !target.is_confirmed);
         let senders = senders.map(|target| (target.user.as_str(), &target.keys));
