@@ -27,8 +27,11 @@ as_root=()
 
 say() { printf '\033[1m[dist]\033[0m %s\n' "$*"; }
 fail() { printf '%s\n' "$@" >&2; exit 1; }
+updated=
 install_packages() {
   say "apt-get install $*"
+  [ -n "$updated" ] || "${as_root[@]}" apt-get update -qq
+  updated=1
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" > /dev/null
 }
 
@@ -38,6 +41,8 @@ build() {
     return
   fi
   local crates=${CARGO_HOME:-$HOME/.cargo}
+  # A C compiler and cmake.
+  scripts/setup.sh demo
   # Paths are in messages of panics and in C's assertions. The linker's build ID is a digest of symbols too, which are stripped later: some have
   # a digest of a folder in their names.
   CARGO_TARGET_DIR=target/packages CFLAGS="-ffile-prefix-map=$PWD=/postern -ffile-prefix-map=$crates=/cargo ${CFLAGS:-}" \

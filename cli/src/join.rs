@@ -267,10 +267,10 @@ fn wait(branch: &Gateway, interface: &str) -> Outcome {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn granted() -> Granted {
+    pub(super) fn granted() -> Granted {
         Granted {
             version: VERSION,
             address: "10.255.0.2/32".to_owned(),

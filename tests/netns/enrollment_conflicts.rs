@@ -141,7 +141,7 @@ fn commands_at_the_same_time_get_addresses_and_networks_of_their_own() {
     }
     let listed = head.done(&["list"]);
     assert_eq!(listed.as_array().expect("a list").len(), 18);
-    // Each was saved, whoever wrote the file last.
+    // All are in the saved file, although several programs wrote it at once.
     assert_eq!(head.saved().matches("token hash").count(), 18);
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// How often the same is not sent twice.
 const OFTEN: Duration = Duration::from_secs(1);
 
-/// What is reported, and to whom.
+/// Reports the state of the sub-agent to the daemon.
 pub(super) struct Reporter {
     /// None for a sub-agent that was started by hand.
     daemon: Option<UnixStream>,

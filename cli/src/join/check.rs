@@ -114,19 +114,8 @@ fn check_network(network: IpNet, here: &Here<'_>) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::granted;
     use super::*;
-
-    fn granted() -> Granted {
-        Granted {
-            version: VERSION,
-            address: "10.255.0.2/32".to_owned(),
-            behind: vec!["10.2.0.0/24".to_owned()],
-            public_key: "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=".to_owned(),
-            endpoints: vec!["198.51.100.1:51820".to_owned(), "203.0.113.1:51820".to_owned()],
-            networks: vec!["10.1.0.0/24".to_owned(), "10.255.0.0/24".to_owned()],
-            mtu: 1420,
-        }
-    }
 
     fn net(text: &str) -> IpNet {
         text.parse().expect("literal")

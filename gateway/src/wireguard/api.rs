@@ -4,6 +4,7 @@
 //! GET /v1/interfaces/wireguard    GET /v1/interfaces/wireguard/NAME/explain
 //! ```
 
+use super::endpoint_reason::endpoint_reason;
 use super::interface::Interface;
 use super::labels::Labels;
 use super::model;
@@ -110,7 +111,7 @@ async fn show_interface(interface: &Interface, labels: &Labels) -> model::Interf
         has_preshared_key: !peer.preshared.is_zero(),
         endpoint: peer.endpoint.map(|endpoint| endpoint.to_string()),
         addresses: peer.addresses.iter().map(SocketAddr::to_string).collect(),
-        endpoint_reason: explain::endpoint_reason(peer),
+        endpoint_reason: endpoint_reason(peer),
         allowed_ips: peer.allowed_ips.iter().map(IpNet::to_string).collect(),
         latest_handshake: peer.last_handshake.map(|at| at.as_secs()),
         active: peer.last_handshake.is_some_and(|at| wall.saturating_sub(at) < ACTIVE),

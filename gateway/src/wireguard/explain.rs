@@ -1,17 +1,17 @@
 //! Why a WireGuard peer is up or not, and what fixes it.
 
+use super::endpoint_reason::endpoint_reason;
+use super::known_routes::KnownRoutes;
 use super::labels::Labels;
 use super::update::{PeerSnapshot, Snapshot};
 use crate::host::netlink::Netlink;
 use crate::unsent::unsent;
 use crate::wireguard::model::{Caller, Explained, Explanation, Finding, PeerState};
 use ipnet::IpNet;
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tunnel::wireguard::Reason;
-use tunnel::wireguard::failover::PROBE_INTERVAL;
 
 /// 2024-01-01: a clock that says less has not been set.
 const UNSET_CLOCK: Duration = Duration::from_secs(1_704_067_200);
@@ -57,40 +57,6 @@ pub(crate) fn states(snapshot: &Snapshot, now: Duration) -> impl Iterator<Item =
         Subject { interface: "", snapshot, peer, name: None, now, has_route }.state().0
     };
     snapshot.peers.iter().map(state)
-}
-
-/// Whether the kernel has a route to an address: it is asked once about each.
-struct KnownRoutes<Ask> {
-    known: RefCell<HashMap<IpAddr, bool>>,
-    ask_kernel: RefCell<Ask>,
-}
-
-impl<Ask: FnMut(IpAddr) -> bool> KnownRoutes<Ask> {
-    fn new(ask_kernel: Ask) -> Self {
-        Self { known: RefCell::default(), ask_kernel: RefCell::new(ask_kernel) }
-    }
-
-    fn has_route(&self, to: IpAddr) -> bool {
-        *self.known.borrow_mut().entry(to).or_insert_with(|| (self.ask_kernel.borrow_mut())(to))
-    }
-}
-
-/// Why a peer with several addresses is called at its endpoint.
-pub(super) fn endpoint_reason(peer: &PeerSnapshot) -> Option<String> {
-    let [first, _, ..] = &peer.addresses[..] else { return None };
-    let at = peer.endpoint.and_then(|it| peer.addresses.iter().position(|address| *address == it.remote));
-    let probed = format!("{first} is tried every {} s", PROBE_INTERVAL.as_secs());
-    Some(match (peer.reason?, at) {
-        (Reason::First, _) => "the first of its addresses".to_owned(),
-        (Reason::Fallback, at) => {
-            let before: Vec<String> =
-                peer.addresses[..at.unwrap_or(1)].iter().map(SocketAddr::to_string).collect();
-            let have = if before.len() == 1 { "has" } else { "have" };
-            format!("a backup address, as {} {have} not answered; {probed}", before.join(", "))
-        }
-        (Reason::Followed, Some(_)) => format!("a backup address, from which it has sent itself; {probed}"),
-        (Reason::Followed, None) => format!("none of its addresses: it has sent from there itself; {probed}"),
-    })
 }
 
 /// A peer, and what there is to know for its explanation.
@@ -471,18 +437,6 @@ mod tests {
             text.contains("none of 192.0.2.2:51820, 198.51.100.2:51820 has answered: 7 handshakes"),
             "{text}"
         );
-    }
-
-    #[test]
-    fn the_kernel_is_asked_once_about_an_address() {
-        let asked = RefCell::new(Vec::new());
-        let routes = KnownRoutes::new(|to: IpAddr| {
-            asked.borrow_mut().push(to);
-            to.is_ipv4()
-        });
-        let [v4, v6]: [IpAddr; 2] = [[192, 0, 2, 1].into(), [0; 16].into()];
-        assert_eq!([v4, v6, v4, v6].map(|to| routes.has_route(to)), [true, false, true, false]);
-        assert_eq!(*asked.borrow(), [v4, v6]);
     }
 
     #[test]

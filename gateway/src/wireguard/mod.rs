@@ -7,10 +7,12 @@
 
 pub mod api;
 mod callers;
+mod endpoint_reason;
 pub(crate) mod explain;
 mod facts;
 pub mod handshake_thread;
 pub mod interface;
+mod known_routes;
 pub mod labels;
 pub mod model;
 pub mod plan;
