@@ -1,8 +1,8 @@
 //! What limits the speed of interfaces, and what it is concluded from.
 
 use super::Shown;
-use super::model::{Bottlenecks, StageTime, Stages};
-use crate::bottleneck::{Processors, Reading, diagnose};
+use super::model::{Bottlenecks, Segments, StageTime, Stages};
+use crate::bottleneck::{Processors, Reading, Throttled, diagnose};
 use crate::datapath::stage_times::StageTimes;
 use crate::tunnel_interface::Counters;
 use axum::Json;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const WATCHED: Duration = Duration::from_secs(1);
 
 pub(super) async fn stages(State(shown): State<Shown>) -> Json<Stages> {
-    Json(Stages { stages: read_stages(&shown) })
+    Json(Stages { stages: shown.stages() })
 }
 
 pub(super) async fn bottleneck(State(shown): State<Shown>) -> Json<Bottlenecks> {
@@ -33,13 +33,28 @@ pub(super) async fn bottleneck(State(shown): State<Shown>) -> Json<Bottlenecks> 
     Json(Bottlenecks { bottlenecks })
 }
 
-fn read_stages(shown: &Shown) -> Vec<StageTime> {
-    let of = |interface: Arc<dyn Counters>| {
-        let stages = interface.stages().clone();
-        [("out", stages.outbound), ("in", stages.inbound)]
-            .map(|(direction, times)| read(interface.name(), direction, &times))
-    };
-    shown.interfaces().flat_map(of).flatten().collect()
+impl Shown {
+    /// The times of the stages of every interface.
+    pub(crate) fn stages(&self) -> Vec<StageTime> {
+        let of = |interface: Arc<dyn Counters>| {
+            let stages = interface.stages().clone();
+            [("out", stages.outbound), ("in", stages.inbound)]
+                .map(|(direction, times)| read(interface.name(), direction, &times))
+        };
+        self.interfaces().flat_map(of).flatten().collect()
+    }
+
+    /// The TCP segments of every interface that were looked at.
+    pub(crate) fn segments(&self) -> Vec<Segments> {
+        let of = |interface: Arc<dyn Counters>| {
+            let stages = interface.stages().clone();
+            [("out", stages.outbound), ("in", stages.inbound)].map(|(direction, times)| {
+                let ([all, resent], interface) = (times.segments(), interface.name().to_owned());
+                Segments { interface, direction: direction.to_owned(), all, resent }
+            })
+        };
+        self.interfaces().flat_map(of).collect()
+    }
 }
 
 fn read(interface: &str, direction: &str, times: &StageTimes) -> Vec<StageTime> {
@@ -60,10 +75,12 @@ fn reading(shown: &Shown) -> Reading {
         threads: threads.threads,
         handoffs: threads.handoffs,
         workers: shown.workers().workers,
-        stages: read_stages(shown),
+        stages: shown.stages(),
+        segments: shown.segments(),
         drops: shown.drops().drops,
         offloads: shown.offloads().offloads,
         pinned: shown.engines.rules().pinned.keys().cloned().collect(),
         processors: Processors::read(Path::new("/proc/stat")),
+        throttled: Throttled::read(Path::new("/")),
     }
 }

@@ -1,9 +1,10 @@
 //! From two readings to the limit of each direction of an interface.
 
 use super::Reading;
+use super::difference::{busy, lost, segments, shares};
 use super::host::Shares;
 use super::words::{percent, rate};
-use crate::api::model::{Bottleneck, Drop, Limit, OffloadState, StageShare, StageTime, Thread, Worker};
+use crate::api::model::{Bottleneck, Drop, Limit, OffloadState, StageShare, Worker};
 use crate::datapath::{decrypt, encrypt};
 use crate::thread_name::thread_name;
 use crate::tunnel_interface::{MOST_RECEIVING, worker_name};
@@ -22,6 +23,12 @@ const LOST: f64 = 0.01;
 const QUIET: f64 = 10.0;
 /// Below this mean length in bytes, packets are small.
 const SMALL: f64 = 300.0;
+/// From this part of the time on, the quota of the control group is what limits.
+const THROTTLED: f64 = 0.1;
+/// The part of all TCP segments from which on those that are sent again show a limit.
+const RESENT: f64 = 0.002;
+/// As few may be sent again without a limit: at the start of a connection, for example.
+const FEW: u64 = 3;
 /// Processors that must be idle for a further thread to help.
 const SPARE: f64 = 0.5;
 
@@ -53,6 +60,10 @@ struct Seen<'a> {
     /// Packets that were lost a second, by reason, the most first.
     lost: Vec<(&'a Drop, f64)>,
     processors: Option<Shares>,
+    /// The part of the time in which the daemon was not allowed to run.
+    throttled: f64,
+    /// TCP segments that were seen, and those among them that were sent before.
+    segments: [u64; 2],
 }
 
 /// A conclusion: the limit in a sentence, and what to do about it.
@@ -103,6 +114,11 @@ impl<'a> Seen<'a> {
             stages: shares(before, after, interface, direction),
             lost: lost(before, after, interface, direction, seconds),
             processors,
+            throttled: after
+                .throttled
+                .zip(before.throttled)
+                .map_or(0.0, |(now, then)| now.since(then, after.at.saturating_duration_since(before.at))),
+            segments: segments(before, after, interface, direction),
         }
     }
 
@@ -125,6 +141,9 @@ impl<'a> Seen<'a> {
 
     fn limit(&self) -> Conclusion {
         let lost: f64 = self.lost.iter().map(|(_, rate)| rate).sum();
+        if self.throttled >= THROTTLED && self.packets + lost >= QUIET {
+            return self.kept_by_quota();
+        }
         if self.load + self.waited >= SATURATED {
             return self.saturated();
         }
@@ -132,7 +151,7 @@ impl<'a> Seen<'a> {
             let sentence = format!("{} carries no traffic worth speaking of {}.", self.interface, self.way());
             return Conclusion { limit: Limit::NoTraffic, sentence, remedy: None };
         }
-        if let Some(conclusion) = self.losing() {
+        if let Some(conclusion) = self.losing().or_else(|| self.resending()) {
             return conclusion;
         }
         let sentence = format!(
@@ -189,6 +208,9 @@ impl<'a> Seen<'a> {
 
     /// The limit of a worker that others keep from running.
     fn kept_waiting(&self) -> Conclusion {
+        if self.is_spare() {
+            return self.kept_beside_idle();
+        }
         Conclusion {
             limit: Limit::Host,
             sentence: format!(
@@ -202,6 +224,75 @@ impl<'a> Seen<'a> {
                     .to_owned(),
             ),
         }
+    }
+
+    /// The limit of a worker that waits while a processor has nothing to do, where the counts of its group cannot be read.
+    fn kept_beside_idle(&self) -> Conclusion {
+        Conclusion {
+            limit: Limit::Quota,
+            sentence: format!(
+                "A quota or a pinning limits {} {}: its thread waited for a processor {} of the time, and processors were idle.",
+                self.interface,
+                self.way(),
+                percent(self.waited)
+            ),
+            remedy: Some(
+                "look at the quota of the daemon's control group (systemctl show postern -p CPUQuotaPerSecUSec, or the limit of its container), and at postern show datapath threads"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// Whether a processor has time for a further thread.
+    fn is_spare(&self) -> bool {
+        self.processors.is_some_and(|shares| shares.idle * shares.count as f64 >= SPARE)
+    }
+
+    /// The limit of a daemon that the kernel does not let run.
+    fn kept_by_quota(&self) -> Conclusion {
+        Conclusion {
+            limit: Limit::Quota,
+            sentence: format!(
+                "The quota of the daemon's control group limits {} {}: the kernel kept it from running {} of the time.",
+                self.interface,
+                self.way(),
+                percent(self.throttled)
+            ),
+            remedy: Some(
+                "give it more or none: systemctl set-property postern CPUQuota=, or the processor limit of its container"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// The limit that TCP has met elsewhere.
+    fn resending(&self) -> Option<Conclusion> {
+        let [all, resent] = self.segments;
+        if resent < FEW || (resent as f64) < RESENT * all as f64 {
+            return None;
+        }
+        let (name, way) = (self.interface, self.way());
+        let (place, ask) = if self.direction == "out" {
+            (
+                "behind this gateway: on the path, at the peer or beyond",
+                "ask the gateway at the other end: postern show bottleneck there; ",
+            )
+        } else {
+            (
+                "in front of this gateway, or in the network inside",
+                "ask the gateway at the other end and look at the links inside; ",
+            )
+        };
+        Some(Conclusion {
+            limit: Limit::Loss,
+            sentence: format!(
+                "Losses limit {name} {way}: TCP sent {:.1}% of its segments again, and nothing was dropped here, so they are lost {place}.",
+                100.0 * resent as f64 / all as f64
+            ),
+            remedy: Some(format!(
+                "{ask}if a link on the way is slower than the senders, shape to its speed in front of it (tc qdisc)"
+            )),
+        })
     }
 
     /// The limit that losses name.
@@ -277,9 +368,8 @@ impl<'a> Seen<'a> {
     fn faster_cipher(&self) -> String {
         let has_threads =
             self.after.handoffs.iter().any(|it| it.interface == self.interface && it.crypto_threads > 0);
-        let is_spare = self.processors.is_some_and(|shares| shares.idle * shares.count as f64 >= SPARE);
         if !has_threads
-            && is_spare
+            && self.is_spare()
             && let Some(place) = threads_of(self.interface)
         {
             return format!("a processor is idle: set {place} threads auto");
@@ -329,6 +419,15 @@ impl<'a> Seen<'a> {
             let most: Vec<String> = most.collect();
             evidence.push(format!("stages: {total:.0} ns a packet, most in {}", most.join(", ")));
         }
+        if let [all @ 1..=u64::MAX, resent] = self.segments {
+            evidence.push(format!("TCP: {resent} of {all} segments that were looked at were sent again"));
+        }
+        if self.throttled > 0.0 {
+            evidence.push(format!(
+                "kept from running by the quota of its group {} of the time",
+                percent(self.throttled)
+            ));
+        }
         for (drop, lost) in self.lost.iter().take(3) {
             evidence.push(format!("lost {} as {}", rate(*lost, "packets/s"), drop.reason));
         }
@@ -348,63 +447,6 @@ fn threads_of(interface: &str) -> Option<String> {
         _ if interface.starts_with("wg") => Some(format!("interfaces wireguard {interface}")),
         _ => None,
     }
-}
-
-/// The name of a thread, with the parts of the time that it ran and waited for a processor.
-fn busy(before: &Reading, after: &Reading, name: &str, seconds: f64) -> Option<(String, f64, f64)> {
-    let of = |reading: &Reading, id: Option<u32>| -> Option<Thread> {
-        let mut threads =
-            reading.threads.iter().filter(|it| it.name == name && id.is_none_or(|id| it.id == id));
-        threads.next().cloned()
-    };
-    let now = of(after, None)?;
-    let then = of(before, Some(now.id));
-    let part = |now: u64, then: Option<u64>| now.saturating_sub(then.unwrap_or(now)) as f64 / 1e9 / seconds;
-    Some((
-        now.name.clone(),
-        part(now.nanoseconds, then.as_ref().map(|it| it.nanoseconds)),
-        part(now.waited, then.as_ref().map(|it| it.waited)),
-    ))
-}
-
-/// What each stage took for a packet of the bursts that were timed meanwhile.
-fn shares(before: &Reading, after: &Reading, interface: &str, direction: &str) -> Vec<StageShare> {
-    let is_same = |one: &StageTime, other: &StageTime| {
-        (&one.interface, &one.direction, &one.stage) == (&other.interface, &other.direction, &other.stage)
-    };
-    let of_direction =
-        after.stages.iter().filter(|it| it.interface == interface && it.direction == direction);
-    let each = of_direction.map(|now| {
-        let then = before.stages.iter().find(|it| is_same(it, now));
-        let (time, packets) = then.map_or((0, 0), |it| (it.nanoseconds, it.packets));
-        let (time, packets) = (now.nanoseconds.saturating_sub(time), now.packets.saturating_sub(packets));
-        (now.stage.clone(), if packets == 0 { 0.0 } else { time as f64 / packets as f64 })
-    });
-    let each: Vec<(String, f64)> = each.filter(|(_, nanoseconds)| *nanoseconds > 0.0).collect();
-    let total: f64 = each.iter().map(|(_, nanoseconds)| nanoseconds).sum();
-    each.into_iter()
-        .map(|(stage, nanoseconds)| StageShare { stage, nanoseconds, share: nanoseconds / total })
-        .collect()
-}
-
-/// The packets of a direction that were lost a second, by reason, the most first.
-fn lost<'a>(
-    before: &Reading,
-    after: &'a Reading,
-    interface: &str,
-    direction: &str,
-    seconds: f64,
-) -> Vec<(&'a Drop, f64)> {
-    let count = |drop: &Drop| if direction == "out" { drop.outbound } else { drop.inbound };
-    let of_interface = after.drops.iter().filter(|drop| drop.interface == interface);
-    let each = of_interface.map(|now| {
-        let then = before.drops.iter().find(|it| it.interface == interface && it.reason == now.reason);
-        // One that was not read before is not new.
-        (now, count(now).saturating_sub(then.map_or(count(now), count)) as f64 / seconds)
-    });
-    let mut lost: Vec<(&Drop, f64)> = each.filter(|(_, rate)| *rate > 0.0).collect();
-    lost.sort_by(|one, other| other.1.total_cmp(&one.1));
-    lost
 }
 
 #[cfg(test)]

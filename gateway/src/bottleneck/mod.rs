@@ -6,16 +6,19 @@
 //! a second later ──────┘
 //! ```
 //! A worker that is on a processor, or waits for one, nearly all the time limits its direction, and the times of its stages say by what.
-//! If it is not, drops name the limit in front of it or behind it. Without drops the limit is elsewhere.
+//! If it is not, drops name the limit in front of it or behind it. Without drops, TCP segments that are sent again tell of losses elsewhere.
 
 mod diagnose;
+mod difference;
+mod group;
 mod host;
 mod words;
 
 pub use diagnose::diagnose;
+pub use group::Throttled;
 pub use host::{Processors, Shares};
 
-use crate::api::model::{Drop, Handoff, Offload, StageTime, Thread, Worker};
+use crate::api::model::{Drop, Handoff, Offload, Segments, StageTime, Thread, Worker};
 use std::time::Instant;
 
 /// What is counted so far.
@@ -31,6 +34,8 @@ pub struct Reading {
     pub workers: Vec<Worker>,
     /// What their stages took.
     pub stages: Vec<StageTime>,
+    /// TCP segments that were seen.
+    pub segments: Vec<Segments>,
     /// What was lost.
     pub drops: Vec<Drop>,
     /// Which offloads are in use.
@@ -39,4 +44,6 @@ pub struct Reading {
     pub pinned: Vec<String>,
     /// What the processors did.
     pub processors: Option<Processors>,
+    /// How long the daemon was not allowed to run.
+    pub throttled: Option<Throttled>,
 }

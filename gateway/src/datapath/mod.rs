@@ -27,6 +27,7 @@ pub mod protocol;
 pub mod punt;
 pub mod receive;
 pub mod relay;
+pub mod resent;
 pub mod route;
 pub mod stage_times;
 pub mod staging;
@@ -37,12 +38,12 @@ pub mod worker;
 pub mod wrap;
 
 use held::Held;
-use packet::{DropReason, Endpoint, PackedEndpoint};
+use packet::{Batch, DropReason, Endpoint, PackedEndpoint};
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::ops::Range;
 use tables::{Peer, Session};
-use tunnel::{OutboundSa, PeerId};
+use tunnel::{OutboundSa, PeerId, Time};
 
 /// The description of a stage.
 #[derive(Debug, PartialEq, Eq)]
@@ -85,6 +86,10 @@ pub const INBOUND: &[&Stage] = &[
 pub trait Observer {
     /// Called when `stage` has processed the batch.
     fn finished(&mut self, stage: &'static Stage);
+
+    /// Called once for each burst, while its inner packets can be read.
+    #[inline]
+    fn inner(&mut self, _: &Batch, _now: Time) {}
 }
 
 impl Observer for () {

@@ -1,9 +1,12 @@
 //! How long the stages take, from one burst in [`EVERY`]: to read the clock behind each stage of all bursts would cost more than it tells.
 
+use super::resent::{Look, Segments};
 use super::{Observer, Stage};
+use packet::Batch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
+use tunnel::Time;
 
 /// One burst in so many is timed. With ten stages it is a quarter of a microsecond, where a burst of one packet takes two.
 pub const EVERY: u32 = 64;
@@ -15,6 +18,7 @@ const MOST: usize = 10;
 pub struct StageTimes {
     stages: &'static [&'static Stage],
     times: [StageTime; MOST],
+    segments: Segments,
 }
 
 /// Of the bursts that were timed.
@@ -39,7 +43,12 @@ impl StageTimes {
     /// Nothing so far, of a direction with these stages.
     pub fn new(stages: &'static [&'static Stage]) -> Self {
         debug_assert!(stages.len() <= MOST, "{} stages", stages.len());
-        Self { stages, times: Default::default() }
+        Self { stages, times: Default::default(), segments: Segments::default() }
+    }
+
+    /// TCP segments that carry data, of the bursts that were looked at, and those among them that were sent again.
+    pub fn segments(&self) -> [u64; 2] {
+        self.segments.read()
     }
 
     /// What was timed so far. A stage whose bursts were handed off to crypto threads was not.
@@ -62,6 +71,7 @@ pub struct Stopwatch {
     /// The end of the last stage, while a burst is timed.
     last: Option<Instant>,
     spent: [u64; MOST],
+    look: Look,
 }
 
 impl Stopwatch {
@@ -123,6 +133,13 @@ impl Observer for Stopwatch {
     fn finished(&mut self, stage: &'static Stage) {
         if let Some(last) = self.last {
             self.lap(last, stage);
+        }
+    }
+
+    #[inline]
+    fn inner(&mut self, batch: &Batch, now: Time) {
+        if let Some(times) = &self.times {
+            self.look.at(batch, now, &times.segments);
         }
     }
 }

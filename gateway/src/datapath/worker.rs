@@ -269,6 +269,7 @@ impl<R: Receive, T: Transmit, A: Transmit> Way<Sealing> for OutboundWay<R, T, A>
         observer.finished(&receive::OUTBOUND);
         classify::outbound(batch, drops, &mut self.classified);
         observer.finished(&classify::OUTBOUND);
+        observer.inner(batch, now);
         self.errors.begin(now);
         let (tables, datapath_events, errors) =
             (&*self.shared.tables, &self.shared.datapath_events, &mut self.errors);
@@ -467,6 +468,7 @@ impl<R: Receive, T: Transmit> Way<Opening> for InboundWay<R, T> {
         observer.finished(&admit::STAGE);
         forward::forward(batch, drops, sa_batches);
         observer.finished(&forward::STAGE);
+        observer.inner(batch, *now);
         if let Some(relay) = &mut self.relay {
             relay.relay(batch, tables, *now, drops);
         }

@@ -113,6 +113,8 @@ fn read(shown: &Shown, tunnels: Vec<Tunnel>) -> Facts {
         workers: shown.workers().workers,
         threads,
         handoffs,
+        stages: shown.stages(),
+        segments: shown.segments(),
         offloads: shown.offloads().offloads,
         engines: shown.engines(),
         health: shown.health().rules(),

@@ -1,6 +1,6 @@
 //! The facts, typed: what every view reads.
 
-use crate::api::model::{CryptoEngine, Handoff, Offload, Thread, Worker};
+use crate::api::model::{CryptoEngine, Handoff, Offload, Segments, StageTime, Thread, Worker};
 use crate::api::words::words;
 use crate::health::model::Rule;
 use schemars::JsonSchema;
@@ -28,6 +28,12 @@ pub struct Facts {
     pub threads: Vec<Thread>,
     /// What workers hand off to crypto threads.
     pub handoffs: Vec<Handoff>,
+    /// The times of stages.
+    #[serde(default)]
+    pub stages: Vec<StageTime>,
+    /// TCP segments that were looked at.
+    #[serde(default)]
+    pub segments: Vec<Segments>,
     /// The offloads of the interfaces.
     pub offloads: Vec<Offload>,
     /// The crypto engines.

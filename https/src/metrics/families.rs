@@ -1,7 +1,9 @@
 //! Families of the gateway as a whole: drops, workers, threads, offloads, engines, configuration, process.
 
 use super::writer::{Family, Histogram, Writer, family};
-use gateway::api::model::{CryptoEngine, EngineState, Offload, OffloadState, Thread, Worker};
+use gateway::api::model::{
+    CryptoEngine, EngineState, Offload, OffloadState, Segments, StageTime, Thread, Worker,
+};
 use gateway::facts::model::{Drop, Facts};
 use gateway::health::model::{Rule, State};
 use std::collections::BTreeMap;
@@ -30,6 +32,16 @@ const RECEIVED: Family = family("postern_worker_received", "Bytes received by a 
 const SENDS: Family = family("postern_worker_send_calls", "Calls that sent");
 const SENT: Family = family("postern_worker_sent", "Bytes sent by a worker").bytes();
 const BURSTS: Family = family("postern_worker_burst_packets", "Packets received, by the size of their burst");
+
+const STAGE_TIME: Family =
+    family("postern_stage", "Time of a stage for the bursts that were timed: one in 64").seconds();
+const STAGE_PACKETS: Family = family("postern_stage_packets", "Packets of the bursts that were timed");
+const SEGMENTS: Family =
+    family("postern_tcp_sampled_segments", "TCP segments with data, of one burst a millisecond");
+const RESENT: Family = family(
+    "postern_tcp_sampled_resent_segments",
+    "Those among them that were sent again: packets are lost between both ends",
+);
 
 const THREAD_CPU: Family =
     family("postern_thread_cpu", "Processor time of the threads that carry packets, by name").seconds();
@@ -64,6 +76,8 @@ pub(super) fn write(writer: &mut Writer<'_>, facts: &Facts) -> fmt::Result {
     process(writer, facts)?;
     drops(writer, &facts.drops)?;
     workers(writer, &facts.workers)?;
+    stages(writer, &facts.stages)?;
+    segments(writer, &facts.segments)?;
     threads(writer, &facts.threads)?;
     handoffs(writer, facts)?;
     offloads(writer, &facts.offloads)?;
@@ -133,6 +147,26 @@ fn bursts(worker: &Worker) -> Histogram {
         sum: worker.received_packets,
         buckets: worker.bursts.iter().map(|it| (bound(it.packets), it.bursts)).collect(),
     }
+}
+
+fn stages(writer: &mut Writer<'_>, stages: &[StageTime]) -> fmt::Result {
+    let labels = |stage| {
+        let StageTime { interface, direction, stage, .. }: &StageTime = stage;
+        [("interface", interface.as_str()), ("direction", direction.as_str()), ("stage", stage.as_str())]
+    };
+    let all = || stages.iter();
+    writer.counters(STAGE_TIME, all().map(|it| (labels(it), it.nanoseconds as f64 / 1e9)))?;
+    writer.counters(STAGE_PACKETS, all().map(|it| (labels(it), it.packets)))
+}
+
+fn segments(writer: &mut Writer<'_>, segments: &[Segments]) -> fmt::Result {
+    let labels = |segments| {
+        let Segments { interface, direction, .. }: &Segments = segments;
+        [("interface", interface.as_str()), ("direction", direction.as_str())]
+    };
+    let all = || segments.iter();
+    writer.counters(SEGMENTS, all().map(|it| (labels(it), it.all)))?;
+    writer.counters(RESENT, all().map(|it| (labels(it), it.resent)))
 }
 
 /// Threads of one name are one: the kernel cuts names, and the number of a thread is another after a restart.

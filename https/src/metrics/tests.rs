@@ -1,6 +1,7 @@
 use super::*;
 use gateway::api::model::{
-    Bursts, CryptoEngine, CryptoTraffic, EngineState, Handoff, Offload, OffloadState, Thread, Worker,
+    Bursts, CryptoEngine, CryptoTraffic, EngineState, Handoff, Offload, OffloadState, Segments, StageTime,
+    Thread, Worker,
 };
 use gateway::facts::model::{Daemon, Drop, Process, Protocol, State, Tunnel};
 use gateway::health::model::{Rule, Severity, State as RuleState};
@@ -96,6 +97,19 @@ fn facts() -> Facts {
             sends: 6,
             sent_bytes: 7,
             bursts: bursts.map(|(packets, bursts)| Bursts { packets, bursts }).to_vec(),
+        }],
+        stages: vec![StageTime {
+            interface: "wg0".to_owned(),
+            direction: "out".to_owned(),
+            stage: "encrypt".to_owned(),
+            nanoseconds: 2_500_000,
+            packets: 19,
+        }],
+        segments: vec![Segments {
+            interface: "wg0".to_owned(),
+            direction: "in".to_owned(),
+            all: 2000,
+            resent: 21,
         }],
         threads: [(1, 1_500_000_000), (2, 500_000_000)]
             .map(|(id, nanoseconds)| Thread {
@@ -230,6 +244,10 @@ fn the_gateway_as_a_whole_is_there() {
         r#"postern_thread_cpu_seconds_total{thread="wg0 crypto"} 2.0"#,
         r#"postern_handoff_waiting_bursts{interface="wg0"} 10"#,
         r#"postern_offload_packets_total{interface="wg0",offload="udp-gso"} 12"#,
+        r#"postern_stage_seconds_total{interface="wg0",direction="out",stage="encrypt"} 0.0025"#,
+        r#"postern_stage_packets_total{interface="wg0",direction="out",stage="encrypt"} 19"#,
+        r#"postern_tcp_sampled_segments_total{interface="wg0",direction="in"} 2000"#,
+        r#"postern_tcp_sampled_resent_segments_total{interface="wg0",direction="in"} 21"#,
         r#"postern_worker_burst_packets_sum{interface="wg0",worker="out"} 105.0"#,
         r#"postern_worker_burst_packets_bucket{le="2.0",interface="wg0",worker="out"} 5"#,
         r#"postern_worker_burst_packets_bucket{le="+Inf",interface="wg0",worker="out"} 6"#,

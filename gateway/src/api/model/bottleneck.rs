@@ -29,6 +29,10 @@ words! {
         SocketBuffer = "socket-buffer",
         /// Packets are longer than the tunnel carries.
         Mtu = "mtu",
+        /// Packets are lost somewhere between both ends: TCP sends them again.
+        Loss = "loss",
+        /// The share of processor time that the daemon's control group may use.
+        Quota = "quota",
         /// Packets are dropped for another reason.
         Drops = "drops",
     }
@@ -54,6 +58,19 @@ pub struct StageTime {
     pub nanoseconds: u64,
     /// The packets that it was for.
     pub packets: u64,
+}
+
+/// TCP segments that carry data, of the bursts of one direction that were looked at: one a millisecond.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
+pub struct Segments {
+    /// The interface.
+    pub interface: String,
+    /// `out` or `in`.
+    pub direction: String,
+    /// All of them.
+    pub all: u64,
+    /// Those that were sent before: packets are lost between both ends of their connection.
+    pub resent: u64,
 }
 
 /// `GET /v1/bottleneck`: the daemon looks for a second, and answers then.

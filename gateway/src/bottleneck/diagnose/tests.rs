@@ -1,6 +1,6 @@
 use super::*;
-use crate::api::model::{Handoff, Offload};
-use crate::bottleneck::Processors;
+use crate::api::model::{Handoff, Offload, Segments};
+use crate::bottleneck::{Processors, Throttled};
 use std::time::{Duration, Instant};
 
 /// Nothing was counted yet.
@@ -54,10 +54,19 @@ fn nothing() -> Reading {
         handoffs: Vec::new(),
         workers: vec![worker("out"), worker("in")],
         stages: stages.map(stage).to_vec(),
+        segments: ["out", "in"]
+            .map(|direction| Segments {
+                interface: "wg0".to_owned(),
+                direction: direction.to_owned(),
+                all: 0,
+                resent: 0,
+            })
+            .to_vec(),
         drops: drops.map(drop).to_vec(),
         offloads: Vec::new(),
         pinned: Vec::new(),
         processors: Some(Processors { count: 2, all: 0, idle: 0, stolen: 0 }),
+        throttled: Some(Throttled::default()),
     }
 }
 
@@ -154,9 +163,16 @@ fn what_makes_packets_dear_is_said() {
 
 #[test]
 fn a_thread_that_waits_for_a_processor_is_limited_by_others() {
-    assert_eq!(found(&with_thread(0.5, 0.45))[0].limit, Limit::Host);
+    let busy = |run, waited| {
+        let processors = Some(Processors { count: 2, all: 400, idle: 40, stolen: 0 });
+        Reading { processors, ..with_thread(run, waited) }
+    };
+    assert_eq!(found(&busy(0.5, 0.45))[0].limit, Limit::Host);
+    let [out, _] = found(&with_thread(0.5, 0.45));
+    assert_eq!(out.limit, Limit::Quota, "processors were idle");
+    assert!(out.sentence.contains("pinning"), "{out:?}");
     assert_eq!(found(&with_thread(0.5, 0.3))[0].limit, Limit::Elsewhere, "it has reserve");
-    let mut reading = with_thread(0.1, 0.6);
+    let mut reading = busy(0.1, 0.6);
     reading.drops[1].outbound = 5_000;
     assert_eq!(found(&reading)[0].limit, Limit::Host, "the queue is full because nothing empties it");
     let mut reading = with_thread(0.9, 0.05);
@@ -206,4 +222,32 @@ fn a_gateway_that_was_restarted_meanwhile_is_not_misjudged() {
         thread.nanoseconds = 500_000_000;
     }
     assert!(diagnose(&before, &after).iter().all(|it| it.limit == Limit::NoTraffic));
+}
+
+#[test]
+fn segments_that_are_sent_again_tell_of_losses_elsewhere() {
+    let mut reading = later();
+    (reading.segments[0].all, reading.segments[0].resent) = (1000, 2);
+    assert_eq!(found(&reading)[0].limit, Limit::Elsewhere, "two may be the end of a connection");
+    reading.segments[0].resent = 12;
+    let [out, inbound] = found(&reading);
+    assert_eq!((out.limit, inbound.limit), (Limit::Loss, Limit::Elsewhere));
+    assert!(out.sentence.contains("1.2% of its segments") && out.sentence.contains("behind this"), "{out:?}");
+    assert!(out.evidence.iter().any(|line| line.contains("12 of 1000 segments")), "{out:?}");
+    (reading.segments[1].all, reading.segments[1].resent) = (100_000, 150);
+    assert_eq!(found(&reading)[1].limit, Limit::Elsewhere, "fewer than one in 500");
+    reading.segments[1].resent = 250;
+    assert!(found(&reading)[1].sentence.contains("in front of this gateway"));
+}
+
+#[test]
+fn a_quota_is_named_before_what_it_causes() {
+    let mut reading = with_thread(0.5, 0.5);
+    reading.throttled = Some(Throttled::of(Duration::from_millis(900)));
+    let [out, _] = found(&reading);
+    assert_eq!(out.limit, Limit::Quota);
+    assert!(out.sentence.contains("45% of the time") && out.remedy.is_some(), "{out:?}");
+    reading.throttled = Some(Throttled::of(Duration::from_millis(100)));
+    reading.processors = Some(Processors { count: 2, all: 400, idle: 40, stolen: 0 });
+    assert_eq!(found(&reading)[0].limit, Limit::Host);
 }
