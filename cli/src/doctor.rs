@@ -90,7 +90,10 @@ fn health(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
 /// What rules look at in a file.
 fn configuration(path: &Path) -> Result<Watched, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => format!("{} is not there", path.display()),
+        _ => format!("{}: {error}", path.display()),
+    })?;
     read_watched(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 

@@ -25,7 +25,7 @@ pub fn files(data: &[u8]) {
         assert!(said.devices.iter().all(|device| !device.contains(char::is_whitespace)));
     }
     // It takes a reading for each of some rounds.
-    if text.len() < 4096 {
+    if text.len() < 512 {
         let _ = read_watched(&text);
     }
 }

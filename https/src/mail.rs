@@ -456,7 +456,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("bound").port();
         for piece in [&b"220-again and again\r\n"[..], b"220 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"] {
-            let error = tokio::join!(send(&to(port, None), &MESSAGE, DEADLINE), async {
+            let plain = to(port, None);
+            let error = tokio::join!(send(&plain, &MESSAGE, DEADLINE), async {
                 let (mut stream, _) = listener.accept().await.expect("a client");
                 while stream.write_all(piece).await.is_ok() {}
             });

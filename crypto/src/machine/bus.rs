@@ -165,13 +165,12 @@ pub(super) fn read(root: &Path) -> Vec<Device> {
                 let text = text(name).unwrap_or_default();
                 u32::from_str_radix(text.trim_start_matches("0x"), 16).unwrap_or(0)
             };
-            let driver = std::fs::read_link(entry.path().join("driver")).ok();
             Device {
                 address: entry.file_name().to_string_lossy().into_owned(),
                 vendor: hex("vendor") as u16,
                 device: hex("device") as u16,
                 class: hex("class") >> 8,
-                driver: driver.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned())),
+                driver: driver(&entry.path()),
                 state: text("qat/state"),
                 services: text("qat/cfg_services"),
             }
@@ -180,6 +179,19 @@ pub(super) fn read(root: &Path) -> Vec<Device> {
         .collect();
     devices.sort_by(|a, b| a.address.cmp(&b.address));
     devices
+}
+
+/// The driver that is bound: the last part of a link. A copy of a machine may have what the link leads to in its place, or its name.
+fn driver(device: &Path) -> Option<String> {
+    let link = device.join("driver");
+    if let Ok(path) = std::fs::read_link(&link) {
+        return Some(path.file_name()?.to_string_lossy().into_owned());
+    }
+    let text = |path: &Path| std::fs::read_to_string(path).ok();
+    let event = text(&device.join("uevent")).unwrap_or_default();
+    let named = event.lines().find_map(|line| line.strip_prefix("DRIVER=")).map(str::to_owned);
+    let copied = || Some(text(&link)?.trim().rsplit('/').next()?.to_owned()).filter(|name| !name.is_empty());
+    named.or_else(copied).or_else(|| link.is_dir().then(|| "a driver".to_owned()))
 }
 
 impl Device {
@@ -253,6 +265,10 @@ mod tests {
         lay(&root, "0000:00:04.0", ["0x1af4", "0x1054", "0x0b4000"], Some("virtio-pci"));
         lay(&root, "0000:01:00.0", ["0x8086", "0x37c8", "0x0b4000"], None);
         lay(&root, "0000:02:00.0", ["0x1234", "0x0001", "0x100000"], None);
+        let copied = root.join("sys/bus/pci/devices/0000:02:00.0");
+        assert_eq!(driver(&copied), None);
+        fs::write(copied.join("uevent"), "DRIVER=other\nPCI_ID=1234:0001\n").expect("writable");
+        assert_eq!(driver(&copied).as_deref(), Some("other"));
         fs::create_dir_all(root.join("proc")).expect("writable");
         let crypto =
             "name : cbc(aes)\ndriver : virtio_crypto_aes_cbc\nmodule : virtio_crypto\npriority : 150\n";

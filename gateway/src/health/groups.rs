@@ -62,10 +62,11 @@ impl Groups {
             let waiting = waiting.unwrap_or(&again);
             let firing = alerts.of_rule(rule.name).filter(|alert| alert.state == AlertState::Firing);
             let all: Vec<&Alert> = firing.chain(&waiting.resolved).collect();
-            match all.iter().any(|alert| alert.state == AlertState::Firing) {
-                true => self.told.insert(rule.name, now.elapsed),
-                false => self.told.remove(rule.name),
-            };
+            if all.iter().any(|alert| alert.state == AlertState::Firing) {
+                self.told.insert(rule.name, now.elapsed);
+            } else {
+                self.told.remove(rule.name);
+            }
             if all.is_empty() {
                 self.waiting.remove(rule.name);
                 continue;

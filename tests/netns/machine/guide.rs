@@ -151,7 +151,7 @@ fn the_scripts_of_the_guide_run_as_they_stand_there_with_the_path_of_tasks() {
                 std::fs::create_dir_all(at.parent().expect("a folder")).expect("ours");
                 std::os::unix::fs::symlink(target, at).expect("ours");
             }
-            None => root.write(&format!("qat/{name}"), text, 0o644),
+            None => _ = root.write(&format!("qat/{name}"), text, 0o644),
         }
     }
     // In a file system of its own: the script writes into /var/log.

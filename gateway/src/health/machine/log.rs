@@ -33,6 +33,10 @@ pub enum Topic {
     Firmware,
     /// It did not start, or was stopped.
     Down,
+    /// A processor is too hot, and is slowed down.
+    Hot,
+    /// It is no longer.
+    Cool,
 }
 
 /// A line about an accelerator.
@@ -157,6 +161,12 @@ fn topic(lower: &str, devices: &[String]) -> Option<Topic> {
         || lower.contains("quickassist")
         || !devices.is_empty() && lower.split([' ', ':']).any(|word| DRIVERS.contains(&word));
     if !is_accelerator {
+        if has(&["temperature above threshold", "cpu clock throttled", "thermal throttling"]) {
+            return Some(Topic::Hot);
+        }
+        if has(&["temperature/speed normal"]) {
+            return Some(Topic::Cool);
+        }
         // The kernel ends programs when there is no memory at all.
         let is_ours = has(&["(postern)", "postern invoked oom-killer"]);
         return (is_ours && has(&["out of memory", "oom-killer", "oom_reaper"])).then_some(Topic::Memory);
@@ -184,14 +194,24 @@ fn topic(lower: &str, devices: &[String]) -> Option<Topic> {
         {
             Topic::Heartbeat
         }
-        () if has(&["device is not responding", "does not respond"]) => Topic::Heartbeat,
+        () if has(&["device is not responding", "does not respond"])
+            || fails && has(&["admin msg", "admin message"]) =>
+        {
+            Topic::Heartbeat
+        }
         () if tokens.any(|token| matches!(token, "ring" | "rings" | "queue"))
             && has(&["overflow", "is full", "ring full", "no space", "no room"]) =>
         {
             Topic::Overflow
         }
-        () if has(&["out of memory", "no memory", "enomem", "error -12", "page allocation failure"])
-            || fails && has(&["alloc"]) && !has(&["irq", "interrupt", "vector"]) =>
+        () if has(&[
+            "out of memory",
+            "no memory",
+            "enomem",
+            "error -12",
+            "page allocation failure",
+            "swiotlb buffer is full",
+        ]) || fails && has(&["alloc"]) && !has(&["irq", "interrupt", "vector"]) =>
         {
             Topic::Memory
         }
@@ -215,6 +235,14 @@ fn topic(lower: &str, devices: &[String]) -> Option<Topic> {
         }
         () => return None,
     })
+}
+
+/// The last line that says that a processor is too hot, unless a later one says that it is no longer.
+pub(in super::super) fn heat(log: &[Said]) -> Option<&Said> {
+    log.iter()
+        .rev()
+        .find(|said| matches!(said.topic, Topic::Hot | Topic::Cool))
+        .filter(|it| it.topic == Topic::Hot)
 }
 
 /// The last line of a topic that no later line takes back: a device that has started again works.
@@ -259,6 +287,11 @@ mod tests {
             ("6,1,1,-;c6xx 0000:3d:00.0: qat_dev0 started 9 acceleration engines", Topic::Started),
             ("6,1,1,-;kernel: QAT: Device qat_dev0 is ready for use", Topic::Started),
             ("3,1,1,-;Out of memory: Killed process 812 (postern) total-vm:1kB", Topic::Memory),
+            ("4,1,1,-;4xxx 0000:6b:00.0: swiotlb buffer is full (sz: 4096 bytes)", Topic::Memory),
+            (
+                "2,1,1,-;mce: CPU0: Package temperature above threshold, cpu clock throttled (total events = 9)",
+                Topic::Hot,
+            ),
         ] {
             assert_eq!(topics(line), [topic], "{line}");
         }
@@ -296,5 +329,11 @@ mod tests {
             Some("qat_dev1: heartbeat failed")
         );
         assert_eq!(log[0].devices, ["qat_dev1"]);
+        let hot = "2,1,1,-;CPU0: Core temperature above threshold, cpu clock throttled (total events = 1)\n";
+        let cool = "6,2,1,-;CPU0: Core temperature/speed normal\n";
+        let is_hot = |text: &str| heat(&parse(text)).is_some();
+        assert!(
+            is_hot(hot) && is_hot(&format!("{cool}{hot}")) && !is_hot(&format!("{hot}{cool}")) && !is_hot("")
+        );
     }
 }

@@ -16,7 +16,7 @@ pub(super) use counters::Lossy;
 pub(super) use devices::Device;
 pub(super) use heat::Heat;
 pub(super) use links::Links;
-pub(super) use log::{Said, Topic, unresolved};
+pub(super) use log::{Said, Topic, heat, unresolved};
 
 use crypto::machine::Machine as Means;
 use crypto::machine::Processor;
@@ -85,13 +85,29 @@ impl Machine {
             governors: governors(files),
             backlog: text("proc/net/softnet_stat", softnet),
             datagrams: datagrams(text("proc/net/snmp", udp), text("proc/net/snmp6", udp6)),
-            huge_pages: files.text("proc/meminfo").and_then(|text| {
-                huge_pages(&text).ok_or_else(|| "/proc/meminfo has no HugePages_Free".to_owned())
-            }),
+            huge_pages: pages(files),
             links: links::read(files),
             masks: masks(files),
             clock: Err("files do not say it: ask on the machine".to_owned()),
             processor,
+        }
+    }
+}
+
+/// Huge pages of all sizes, and those that nobody has; `/proc/meminfo` has those of one size only.
+fn pages(files: Files<'_>) -> Known<(u64, u64)> {
+    let sizes = files.names("sys/kernel/mm/hugepages").unwrap_or_default();
+    let counts = sizes.iter().filter_map(|size| {
+        let of = |name: &str| files.number::<u64>(&format!("sys/kernel/mm/hugepages/{size}/{name}")).ok();
+        Some((of("nr_hugepages")?, of("free_hugepages")?))
+    });
+    let sum =
+        |(all, free): (u64, u64), (more, unused)| (all.saturating_add(more), free.saturating_add(unused));
+    match counts.reduce(sum) {
+        Some(known) => Ok(known),
+        None => {
+            let text = files.text("proc/meminfo")?;
+            huge_pages(&text).ok_or_else(|| "/proc/meminfo has no HugePages_Free".to_owned())
         }
     }
 }

@@ -200,26 +200,26 @@ fn is_offloadable(suite: &Suite) -> bool {
     (cipher.starts_with("aes") || cipher == "3des") && !cipher.contains("gmac")
 }
 
+/// Whether a device is set up for ciphers, as far as it says what it is set up for.
+fn does_ciphers(device: &Device) -> bool {
+    const WORDS: [&str; 5] = ["sym", "cy", "crypto", "cy0", "cy1"];
+    let is_one = |word: &str| WORDS.contains(&word.trim());
+    device.qat.services.as_ref().is_none_or(|services| services.value.split([';', ',']).any(is_one))
+}
+
 /// Devices work, and IPsec does not use them.
 pub(super) fn unused(seen: &Seen<'_>, _: u32) -> Found {
     let up: Vec<&Device> = devices(seen)?.iter().filter(|device| device.qat.is_up()).collect();
     let Some(first) = up.first() else { return Ok(Vec::new()) };
     let mut found = Vec::new();
-    for device in &up {
-        let Some(services) = &device.qat.services else { continue };
-        let does_ciphers = services
-            .value
-            .split([';', ','])
-            .any(|it| ["sym", "cy", "crypto", "cy0", "cy1"].contains(&it.trim()));
-        if !does_ciphers {
-            let folder = format!("/sys/bus/pci/devices/{}/qat", device.qat.address);
-            let sentence =
-                format!("{} is set up for {} and not for ciphers.", called(device), services.value);
-            let remedy = format!(
-                "cd {folder} && echo down > state && echo 'sym;asym' > cfg_services && echo up > state"
-            );
-            found.push(trouble(device, sentence, remedy));
-        }
+    // One that compresses is no trouble beside another that does ciphers.
+    if !up.iter().any(|device| does_ciphers(device)) {
+        let services = first.qat.services.as_ref().map(|it| it.value.clone()).unwrap_or_default();
+        let folder = format!("/sys/bus/pci/devices/{}/qat", first.qat.address);
+        let sentence = format!("{} is set up for {services} and not for ciphers.", called(first));
+        let remedy =
+            format!("cd {folder} && echo down > state && echo 'sym;asym' > cfg_services && echo up > state");
+        found.push(trouble(first, sentence, remedy));
     }
     let watched = match configured(seen) {
         Ok(watched) => watched,

@@ -1,6 +1,6 @@
 //! Rules about the machine: its processors, memory, network counters and clock.
 
-use super::super::machine::{Known, Lossy, Machine};
+use super::super::machine::{Known, Lossy, Machine, heat as told_heat};
 use super::super::sight::{Seen, Span};
 use super::{Found, Trouble, part};
 use crypto::machine::{Capability, Certainty, has_aes_in_truth};
@@ -83,8 +83,14 @@ pub(super) fn aes_missing(seen: &Seen<'_>, _: u32) -> Found {
 
 /// Temperatures at their limit, and processors that were slowed down because of theirs.
 pub(super) fn hot(seen: &Seen<'_>, _: u32) -> Found {
+    let said = seen.machine.log.as_ref().ok().and_then(|log| told_heat(log));
+    let said = said.map(|said| {
+        let sentence = format!("A processor is too hot: the kernel says \"{}\".", said.text);
+        Trouble::new("kernel", sentence, COOL)
+    });
     let heat = match &seen.machine.heat {
         Ok(heat) => heat,
+        Err(_) if said.is_some() => return Ok(said.into_iter().collect()),
         // The host has the sensors, and acts on them.
         Err(_) if is_virtual(seen.machine) => return Ok(Vec::new()),
         Err(why) => return Err(why.clone()),
@@ -108,6 +114,7 @@ pub(super) fn hot(seen: &Seen<'_>, _: u32) -> Found {
         let sentence = format!("Heat has slowed processors down {count} times {when}.");
         found.push(Trouble::new("thermal throttling", sentence, COOL));
     }
+    found.extend(said.filter(|_| found.is_empty()));
     Ok(found)
 }
 
