@@ -40,6 +40,8 @@ const METAL: &[(&str, &str)] = &[
     ("sys/class/net/eth1/mtu", "9000"),
     ("sys/class/net/ipsec0/mtu", "1400"),
     ("sys/class/net/wg0/mtu", "1420"),
+    ("sys/class/net/vtun0/mtu", "1500"),
+    ("sys/class/net/vtun0/tun_flags", "0x5001"),
     ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance"),
     ("sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", "intel_pstate"),
     ("sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "0"),

@@ -20,7 +20,7 @@ pub struct Watched {
     pub detections: BTreeMap<String, u32>,
     /// Offloads that are switched off, by interface.
     pub offloads: BTreeMap<String, Vec<String>>,
-    /// Largest packets inside, by the path of the value.
+    /// Largest packets inside WireGuard and IPsec, by the path of the value. OpenVPN lowers the MSS instead.
     pub mtus: BTreeMap<String, Mtu>,
     /// When certificates end, in seconds since 1970, by the path of their branch.
     pub certificates: BTreeMap<String, u64>,
@@ -48,8 +48,6 @@ pub struct Mtu {
 pub const WIREGUARD_OVERHEAD: u32 = 20 + 8 + 16 + 16;
 /// Outer IPv4, ESP's header, an IV of eight bytes, the trailer, a tag of 16 bytes.
 pub const ESP_OVERHEAD: u32 = 20 + 8 + 8 + 2 + 16;
-/// Outer IPv4, UDP, the operation code with the peer-id, the packet number, a tag of 16 bytes.
-pub const OPENVPN_OVERHEAD: u32 = 20 + 8 + 4 + 4 + 16;
 
 impl Watched {
     /// What a configuration has of it.
@@ -98,11 +96,10 @@ fn offloads(tree: &Tree) -> BTreeMap<String, Vec<String>> {
 
 fn mtus(tree: &Tree) -> BTreeMap<String, Mtu> {
     let mut mtus = BTreeMap::new();
-    for (kind, overhead) in [("wireguard", WIREGUARD_OVERHEAD), ("openvpn", OPENVPN_OVERHEAD)] {
-        for (name, interface) in branches(tree, &["interfaces", kind]) {
-            if let Some(bytes) = set(interface, "mtu") {
-                mtus.insert(format!("interfaces {kind} {name} mtu"), Mtu { bytes, overhead });
-            }
+    for (name, interface) in branches(tree, &["interfaces", "wireguard"]) {
+        if let Some(bytes) = set(interface, "mtu") {
+            let overhead = WIREGUARD_OVERHEAD;
+            mtus.insert(format!("interfaces wireguard {name} mtu"), Mtu { bytes, overhead });
         }
     }
     for (peer, branch) in branches(tree, &["vpn", "ipsec", "site-to-site", "peer"]) {

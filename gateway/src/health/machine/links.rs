@@ -12,8 +12,8 @@ pub struct Links {
     pub tunnels: Vec<(String, u32)>,
 }
 
-/// What the names of tunnels begin with; others are known by the file that the kernel has for TUN.
-const TUNNELS: [&str; 4] = ["wg", "ipsec", "vtun", "tun"];
+/// What the names of tunnels begin with that carry no packet longer than fits. OpenVPN has 1500 by default, and lowers the MSS.
+const TUNNELS: [&str; 2] = ["wg", "ipsec"];
 
 pub(super) fn read(files: Files<'_>) -> Known<Links> {
     let mut links = Links::default();
@@ -25,9 +25,9 @@ pub(super) fn read(files: Files<'_>) -> Known<Links> {
             let rest = name.strip_prefix(prefix).unwrap_or_default();
             !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit())
         };
-        if files.has(&format!("{folder}/tun_flags")) || TUNNELS.iter().any(|it| begins(it)) {
+        if TUNNELS.iter().any(|it| begins(it)) {
             links.tunnels.push((name, mtu));
-        } else if name != "lo" {
+        } else if name != "lo" && !files.has(&format!("{folder}/tun_flags")) {
             others.push((name, mtu));
         }
     }

@@ -4,7 +4,7 @@ use super::super::machine::Device;
 use super::super::sight::Seen;
 use super::{Found, Trouble};
 use config::settings::Watched;
-use config::settings::watched::{Mtu, OPENVPN_OVERHEAD, Suite, WIREGUARD_OVERHEAD};
+use config::settings::watched::{ESP_OVERHEAD, Mtu, Suite, WIREGUARD_OVERHEAD};
 use crypto::machine::qat::Qat;
 
 const DAY: u64 = 86_400;
@@ -74,7 +74,7 @@ pub(super) fn mtu(seen: &Seen<'_>, _: u32) -> Found {
             continue;
         }
         let is_wireguard = tunnel.starts_with("wg");
-        let overhead = if is_wireguard { WIREGUARD_OVERHEAD } else { OPENVPN_OVERHEAD };
+        let overhead = if is_wireguard { WIREGUARD_OVERHEAD } else { ESP_OVERHEAD };
         let remedy = if is_wireguard {
             format!("set interfaces wireguard {tunnel} mtu")
         } else {

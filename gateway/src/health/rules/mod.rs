@@ -29,8 +29,12 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
+    /// Names of devices, and what the kernel says, may be from a machine that is not trusted: terminals obey nothing of it.
     fn new(subject: impl Into<String>, sentence: String, remedy: impl Into<String>) -> Self {
-        Self { subject: subject.into(), sentence, remedy: remedy.into() }
+        let plain = |text: String| {
+            if text.contains(char::is_control) { text.replace(char::is_control, "?") } else { text }
+        };
+        Self { subject: plain(subject.into()), sentence: plain(sentence), remedy: plain(remedy.into()) }
     }
 }
 
