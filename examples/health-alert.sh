@@ -1,5 +1,5 @@
 #!/bin/sh
-# Sends alerts of `service health` as mail, by SMTP to a relay, with curl. (A sendmail that is setuid or setgid does not work: programs
+# Sends alerts of `service health` as mail in words of your own, by SMTP to a relay, with curl; `set service health alert NAME mail` does that by itself. (A sendmail that is setuid or setgid does not work: programs
 # of alerts gain no rights.) Set the three names, then:
 #   install -D -o root -m 0755 health-alert.sh /config/scripts/health-alert.sh
 #   set service health alert mail exec /config/scripts/health-alert.sh

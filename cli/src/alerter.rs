@@ -1,7 +1,7 @@
-//! The process that tells receivers of alerts: programs, webhooks, the syslog; and that writes the log of them.
+//! The process that tells receivers of alerts: programs, webhooks, mail, the syslog; and that writes the log of them.
 //!
 //! ```text
-//! daemon ── lines of JSON ──> reader ──> a bounded queue for each ──> a thread for each ──> exec, POST, /dev/log, file
+//! daemon ── lines of JSON ──> reader ──> a bounded queue for each ──> a thread for each ──> exec, POST, SMTP, /dev/log, file
 //!    └──────── what became of them <─────────────────────────────────────┘
 //! ```
 //! The daemon may start no program, and waits for no receiver. A supervisor is started before the daemon gives up its rights; it starts
@@ -12,6 +12,7 @@ mod delivery;
 mod exec;
 mod form;
 mod journal;
+mod letter;
 mod syslog;
 
 use crate::service_user::User;

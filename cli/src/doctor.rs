@@ -1,13 +1,17 @@
-//! `postern doctor`: says what is wrong with the gateway, and finds unused acceleration.
+//! `postern doctor`: says what is wrong with the gateway and its machine, and finds unused acceleration.
+//!
+//! The daemon says what its rules find. What it may not read, as debugfs and the log of the kernel, is read here, by who may.
 
 use crate::output::NOT_UP;
-use crate::{Failure, client, health};
-use bench::doctor::{examine, gather, read};
+use crate::{Failure, client, health, host, place};
+use bench::doctor::{examine as examine_crypto, gather, read};
 use clap::{Args, Subcommand};
+use config::settings::Watched;
 use gateway::health::model::{Alert, Health, Rule, State};
+use gateway::health::{examine, examine_copy, read_watched};
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Args)]
@@ -17,6 +21,12 @@ pub(crate) struct Arguments {
     /// The socket of the only daemon to ask; all daemons without it
     #[arg(long, value_name = "SOCKET")]
     api: Option<PathBuf>,
+    /// Examine a copy of the /proc, /sys, /dev, /lib and /etc of another machine in this directory, and ask no daemon
+    #[arg(long, value_name = "DIR", conflicts_with = "api")]
+    root: Option<PathBuf>,
+    /// The configuration to examine (default: DIR/etc/postern/postern.conf, with --root)
+    #[arg(long, value_name = "FILE", requires = "root")]
+    config: Option<PathBuf>,
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
@@ -39,13 +49,13 @@ enum What {
 /// Asks the daemons for what is wrong, or examines the machine; the exit code says whether there are findings.
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let Some(What::Crypto { root }) = arguments.what else {
-        return health(arguments.api, arguments.json);
+        return health(&arguments);
     };
     let inputs = match root {
         Some(root) => read(&root),
         None => gather(&std::env::current_exe()?)?,
     };
-    let report = examine(&inputs);
+    let report = examine_crypto(&inputs);
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
@@ -55,19 +65,71 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 }
 
 /// Prints the rules that fail, with what to do.
-fn health(api: Option<PathBuf>, json: bool) -> Result<ExitCode, Failure> {
-    let daemons = client::ask::<Health>(api.as_deref(), "/v1/health")?;
+fn health(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let copy = arguments.root.clone().or_else(host::copy);
+    let daemons = match &copy {
+        Some(root) => {
+            if !root.is_dir() {
+                return Err(format!("{}: there is no such directory", root.display()).into());
+            }
+            let configured = arguments.config.as_ref().map(|path| configuration(path));
+            vec![examine_copy(root, configured)]
+        }
+        None => here(arguments.api.as_deref())?,
+    };
     let wrong: Vec<Wrong<'_>> = daemons.iter().flat_map(failing).collect();
-    if json {
-        println!("{}", serde_json::to_string_pretty(&wrong)?);
+    if arguments.json {
+        let unknown = daemons.iter().flat_map(unknown);
+        let all: Vec<Wrong<'_>> = wrong.iter().cloned().chain(unknown).collect();
+        println!("{}", serde_json::to_string_pretty(&all)?);
     } else {
         print!("{}", text(&wrong, &daemons));
     }
     Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_UP) })
 }
 
+/// What rules look at in a file.
+fn configuration(path: &Path) -> Result<Watched, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => format!("{} is not there", path.display()),
+        _ => format!("{}: {error}", path.display()),
+    })?;
+    read_watched(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// What the daemons say, and what can be read without them.
+fn here(api: Option<&Path>) -> Result<Vec<Health>, Failure> {
+    let mut daemons = match client::ask::<Health>(api, "/v1/health") {
+        Ok(daemons) => daemons,
+        // One that was named is asked for.
+        Err(error) if api.is_some() => return Err(error),
+        Err(error) => vec![health::silent(&error.to_string())],
+    };
+    let configured = configuration(Path::new(place::CONFIG));
+    let read = examine(configured.as_ref().map_err(Clone::clone));
+    for daemon in &mut daemons {
+        complete(daemon, &read);
+    }
+    Ok(daemons)
+}
+
+/// Puts what was read here in the place of what a daemon does not know.
+fn complete(daemon: &mut Health, read: &Health) {
+    for rule in &read.rules {
+        let known = daemon.rules.iter_mut().find(|it| it.rule == rule.rule);
+        match known {
+            Some(known) if known.state == State::Unknown && rule.state != State::Unknown => {
+                known.clone_from(rule)
+            }
+            Some(_) => continue,
+            None => daemon.rules.push(rule.clone()),
+        }
+        daemon.alerts.extend(read.alerts.iter().filter(|alert| alert.rule == rule.rule).cloned());
+    }
+}
+
 /// A rule that fails, with its alerts.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 struct Wrong<'a> {
     #[serde(flatten)]
     rule: &'a Rule,
@@ -80,6 +142,12 @@ fn failing(health: &Health) -> impl Iterator<Item = Wrong<'_>> {
         let of_rule = |it: &&Alert| it.rule == rule.rule && health::is_open(it);
         Wrong { rule, alerts: health.alerts.iter().filter(of_rule).collect() }
     })
+}
+
+/// The rules that cannot be told.
+fn unknown(health: &Health) -> impl Iterator<Item = Wrong<'_>> {
+    let rules = health.rules.iter().filter(|rule| rule.state == State::Unknown);
+    rules.map(|rule| Wrong { rule, alerts: Vec::new() })
 }
 
 fn text(wrong: &[Wrong<'_>], daemons: &[Health]) -> String {

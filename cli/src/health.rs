@@ -5,7 +5,7 @@ use crate::monitor::Lines;
 use crate::output::{NOT_UP, ago, now, timestamp};
 use crate::request::Request;
 use crate::{Failure, Outcome};
-use gateway::health::model::{Alert, AlertState, Health, Severity, State};
+use gateway::health::model::{Alert, AlertState, Health, Rule, Severity, State};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
@@ -141,19 +141,38 @@ impl Told {
         if self.silence.is_some() || elapsed.saturating_sub(since) < SILENT {
             return Vec::new();
         }
-        let alert = Alert {
-            rule: "daemon-silent".to_owned(),
-            severity: Severity::Critical,
-            sentence: format!("No facts: {}.", why.lines().next().unwrap_or_default()),
-            remedy: "systemctl status postern; postern show log vpn".to_owned(),
-            state: AlertState::Firing,
-            since: now(),
-            firing_since: Some(now()),
-            ..Alert::default()
-        };
+        let alert = silence(why);
         self.silence = Some(alert.clone());
         vec![alert]
     }
+}
+
+/// The alert that no daemon answers.
+fn silence(why: &str) -> Alert {
+    Alert {
+        rule: "daemon-silent".to_owned(),
+        severity: Severity::Critical,
+        sentence: format!("No facts: {}.", why.lines().next().unwrap_or_default()),
+        remedy: "systemctl status postern; postern show log vpn".to_owned(),
+        state: AlertState::Firing,
+        since: now(),
+        firing_since: Some(now()),
+        ..Alert::default()
+    }
+}
+
+/// What is known where no daemon answers.
+pub(crate) fn silent(why: &str) -> Health {
+    let alert = silence(why);
+    let rule = Rule {
+        rule: alert.rule.clone(),
+        severity: alert.severity,
+        about: "no daemon answers".to_owned(),
+        state: State::Firing,
+        failing: 1,
+        ..Rule::default()
+    };
+    Health { at: now(), rules: vec![rule], alerts: vec![alert], ..Health::default() }
 }
 
 fn ended(alert: Alert, at: u64) -> Alert {
@@ -177,7 +196,7 @@ fn tell(out: &mut dyn Write, form: Form, alert: &Alert) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gateway::health::model::{Receiver, Rule};
+    use gateway::health::model::Receiver;
 
     fn alert(subject: &str, state: AlertState) -> Alert {
         Alert {

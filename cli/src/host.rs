@@ -13,7 +13,12 @@ const ROOT: &str = "POSTERN_ROOT";
 
 /// Where `/proc`, `/sys` and `/dev` are.
 pub(crate) fn root() -> PathBuf {
-    std::env::var_os(ROOT).map_or_else(|| PathBuf::from("/"), PathBuf::from)
+    copy().unwrap_or_else(|| PathBuf::from("/"))
+}
+
+/// The copy of another machine's, if one is to be read.
+pub(crate) fn copy() -> Option<PathBuf> {
+    std::env::var_os(ROOT).map(PathBuf::from)
 }
 
 /// The text of a file without white space at its ends; `None` if it cannot be read or is empty.

@@ -4,6 +4,7 @@
 pub mod agentx;
 pub mod backup;
 pub mod enrollment;
+pub mod health;
 pub mod ike;
 pub mod import;
 pub mod machine;
@@ -87,6 +88,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("enrollment", enrollment::tokens),
     ("page", page::places),
     ("agentx", agentx::messages),
+    ("health", health::files),
+    ("mail", health::answers),
     ("secgw", secgw::files),
     ("fragments", reassembly::fragments),
     ("faults", faults),

@@ -72,6 +72,7 @@ const UNIT: Words = &[
     "[Install]",
     "Description=",
     "Type=oneshot",
+    "Environment=PATH=/usr/local/sbin:",
     "ExecStart=\"/",
     "AccuracySec=1s",
     "OnCalendar=",

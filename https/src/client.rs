@@ -100,7 +100,7 @@ async fn exchange(post: &Post<'_>) -> Result<(), PostError> {
     };
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
     let request = request(post, &uri, authority.as_str())?;
-    let config = if scheme == "https" { Some(config(post.authority)?) } else { None };
+    let config = if scheme == "https" { Some(trusting(post.authority)?) } else { None };
     let stream = TcpStream::connect((host, port)).await?;
     let Some(config) = config else { return send(stream, request).await };
     let name = ServerName::try_from(host.to_owned()).map_err(|_| PostError::Url)?;
@@ -121,8 +121,8 @@ fn request(post: &Post<'_>, uri: &Uri, host: &str) -> Result<Request<Full<Bytes>
     request.body(Full::new(post.body.clone())).map_err(|_| PostError::Url)
 }
 
-/// Who is trusted.
-fn config(authority: Option<&[u8]>) -> Result<Arc<ClientConfig>, PostError> {
+/// TLS with who is trusted: one authority, or those of the machine.
+pub(crate) fn trusting(authority: Option<&[u8]>) -> Result<Arc<ClientConfig>, PostError> {
     let wrong = |why: String| PostError::Authorities(why);
     let mut roots = RootCertStore::empty();
     if let Some(der) = authority {

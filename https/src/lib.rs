@@ -27,6 +27,7 @@ mod limiter;
 mod listen;
 mod local;
 mod long_bodies;
+pub mod mail;
 pub mod metrics;
 pub mod page;
 mod place;

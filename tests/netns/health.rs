@@ -1,5 +1,6 @@
 //! `show health`, `monitor health` and `service health`: a peer dies, and comes back.
 
+mod mail;
 mod receivers;
 
 use crate::daemon::started;

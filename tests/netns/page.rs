@@ -134,6 +134,10 @@ fn each_view_is_read_over_tls_and_tells_how_a_tunnel_died() {
         text.contains("bad-tag") && text.contains("inside-queue-full") && text.contains("reasons"),
         "{text}"
     );
+    let text = shown(&router, "/health");
+    for said in ["<h1>Health</h1>", "tunnel-down", "memory-low", "clock-unsynchronised", "postern doctor"] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
     let process = other.process.expect("it was started");
     other.signal(Signal::KILL);
     wait_until(PATIENCE, || router.lab.ended(process).is_some()).expect("it ends");
@@ -144,6 +148,8 @@ fn each_view_is_read_over_tls_and_tells_how_a_tunnel_died() {
     died.expect("it is shown as down");
     let text = shown(&router, TUNNEL);
     assert!(text.contains("class=\"cause\"") && text.contains("class=\"fix\""), "{text}");
+    let is_alert = || shown(&router, "/health").contains("The tunnel wg0 other is down.");
+    wait_until(PATIENCE, is_alert).expect("health has it too");
     // curl takes what comes until its time is over, which it calls an error.
     let mut curl = router.lab.command("b", "curl");
     let jar = router.site.state.join("cookies");

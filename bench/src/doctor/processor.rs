@@ -2,7 +2,7 @@
 
 use super::{Finding, Inputs, MATTERS, Trial, Weight, gigabytes};
 use crate::crypto::word;
-use crypto::machine::{Capability, Processor};
+use crypto::machine::{Capability, Certainty, Processor, has_aes_in_truth};
 
 pub(super) fn findings(inputs: &Inputs) -> Vec<Finding> {
     [words(inputs), ignored(inputs), hidden(&inputs.machine.processor), build(inputs)].concat()
@@ -86,49 +86,6 @@ fn ignoring(inputs: &Inputs, trial: &Trial) -> Finding {
             let names: Vec<&str> = inputs.absent.iter().map(|(name, _)| name.as_str()).collect();
             vec![format!("install the missing libraries: {}", names.join(", "))]
         },
-    }
-}
-
-/// Whether processors of a model have AES for sure, whatever the flags say, and why.
-enum Certainty {
-    Sure(&'static str),
-    Likely(&'static str),
-}
-
-fn has_aes_in_truth(processor: &Processor) -> Option<Certainty> {
-    let (family, model) = processor.numbers;
-    let generic = ["QEMU Virtual CPU", "Common KVM processor", "Common 32-bit KVM"];
-    if generic.iter().any(|name| processor.model.contains(name)) {
-        return Some(Certainty::Sure(
-            "a generic model of the hypervisor, which hides the features of the CPU",
-        ));
-    }
-    match processor.vendor.as_str() {
-        "GenuineIntel" if family == 6 => intel(&processor.model, model),
-        "AuthenticAMD" | "HygonGenuine" if family >= 0x15 => {
-            Some(Certainty::Sure("all AMD processors of this family have AES"))
-        }
-        _ if processor.model.starts_with("ARM Neoverse") => {
-            Some(Certainty::Likely("servers with a Neoverse core usually have AES, but a vendor may omit it"))
-        }
-        _ => None,
-    }
-}
-
-/// Intel has sold processors of one model with AES and without it. From Westmere (0x25) on, the more expensive ones
-/// have it; from Skylake (0x4e) and Goldmont (0x5c) on, all have it.
-fn intel(name: &str, model: u32) -> Option<Certainty> {
-    // 0x5d, 0x65, 0x6e and 0x75 are not used in computers; 0x27, 0x35 and 0x36 are Atoms; 0x2e is Nehalem-EX.
-    let is_odd = [0x27, 0x2e, 0x35, 0x36, 0x5d, 0x65, 0x6e, 0x75].contains(&model);
-    let all_have = matches!(model, 0x4e | 0x55 | 0x5e) || model >= 0x5c;
-    // Some Core i5 of model 0x25 lack it.
-    let is_dear =
-        name.contains("Xeon") || model > 0x25 && ["i5-", "i7-", "i9-"].iter().any(|it| name.contains(it));
-    match model {
-        _ if is_odd || model < 0x25 => None,
-        _ if all_have => Some(Certainty::Sure("all Intel processors of this generation have AES")),
-        _ if is_dear => Some(Certainty::Sure("all Intel processors of this name have AES")),
-        _ => Some(Certainty::Likely("some Intel processors of this model have AES, and some do not")),
     }
 }
 

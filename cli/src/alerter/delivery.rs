@@ -1,10 +1,13 @@
 //! A thread and a bounded queue for each receiver, and what became of its messages.
 
-use super::{exec, form, journal, syslog};
+use super::{exec, form, journal, letter, syslog};
 use base64ct::{Base64, Encoding};
 use gateway::health::model::{Receiver as Report, Severity};
-use gateway::health::wire::{Line, Log, Notification, Orders, Receiver, Reports, Way, Webhook};
+use gateway::health::wire::{
+    Line, Log, Mail, MailTls, Notification, Orders, Receiver, Reports, Way, Webhook,
+};
 use https::client::{Post, post};
+use https::mail::{self, Protection, Server};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -21,7 +24,9 @@ const WAITING: usize = 64;
 const LINES: usize = 1024;
 /// How long a webhook may take.
 const WEBHOOK: Duration = Duration::from_secs(10);
-/// The pauses between the tries of a webhook.
+/// How long a mail server may take: RFC 5321 4.5.3.2 has minutes for each answer, which nobody waits for who is to hear of an alert.
+const MAIL: Duration = Duration::from_secs(30);
+/// The pauses between the tries of a webhook or a mail server.
 const PAUSES: [Duration; 3] = [Duration::from_secs(5), Duration::from_secs(15), Duration::from_secs(45)];
 /// How often a thread that waits looks whether it is to end.
 const STEP: Duration = Duration::from_millis(100);
@@ -241,14 +246,13 @@ impl Worker {
         match &self.receiver.way {
             Way::Exec(path) => exec::run(path, &self.scripts, &self.receiver.name, notification, &self.gone),
             Way::Webhook(webhook) => self.post(webhook, notification),
+            Way::Mail(mail) => self.mail(mail, notification),
             Way::Syslog => syslog::send(syslog::SOCKET.as_ref(), notification),
         }
     }
 
     /// Posts a message, and again after pauses if that may help.
     fn post(&self, webhook: &Webhook, notification: &Notification) -> Result<(), String> {
-        let runtime = Builder::new_current_thread().max_blocking_threads(1).enable_all().build();
-        let runtime = runtime.map_err(|error| error.to_string())?;
         let authority = webhook.authority.as_ref().and_then(|text| Base64::decode_vec(text).ok());
         let request = Post {
             url: webhook.url.as_str(),
@@ -256,13 +260,47 @@ impl Worker {
             authority: authority.as_deref(),
             body: form::json(&self.receiver.name, notification).into(),
         };
+        self.try_again(|| post(&request, WEBHOOK), https::client::PostError::is_temporary)
+    }
+
+    /// Hands a message to a mail server, and again after pauses if that may help.
+    fn mail(&self, mail: &Mail, notification: &Notification) -> Result<(), String> {
+        let authority = mail.authority.as_ref().and_then(|text| Base64::decode_vec(text).ok());
+        let own_name = letter::own_name();
+        let server = Server {
+            host: &mail.server,
+            port: mail.port,
+            protection: match mail.tls {
+                MailTls::StartTls => Protection::StartTls,
+                MailTls::Implicit => Protection::Tls,
+                MailTls::Off => Protection::Nothing,
+            },
+            authority: authority.as_deref(),
+            login: mail.login.as_ref().map(|(user, password)| (&**user, password.as_str())),
+            own_name: &own_name,
+        };
+        let from = mail.from.clone().unwrap_or_else(|| format!("postern@{own_name}"));
+        let to: Vec<&str> = mail.to.iter().map(String::as_str).collect();
+        let text = letter::write(&from, &to, &own_name, notification);
+        let message = mail::Message { from: &from, to: &to, text: &text };
+        self.try_again(|| mail::send(&server, &message, MAIL), mail::MailError::is_temporary)
+    }
+
+    /// Tries until it succeeds, or more tries do not help.
+    fn try_again<E, F>(&self, attempt: impl Fn() -> F, is_temporary: fn(&E) -> bool) -> Result<(), String>
+    where
+        E: std::fmt::Display,
+        F: Future<Output = Result<(), E>>,
+    {
+        let runtime = Builder::new_current_thread().max_blocking_threads(1).enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
         let mut pauses = PAUSES.into_iter();
         let outcome = loop {
-            let error = match runtime.block_on(post(&request, WEBHOOK)) {
+            let error = match runtime.block_on(attempt()) {
                 Ok(()) => break Ok(()),
                 Err(error) => error,
             };
-            let pause = pauses.next().filter(|_| error.is_temporary());
+            let pause = pauses.next().filter(|_| is_temporary(&error));
             let Some(pause) = pause else { break Err(error.to_string()) };
             tracing::debug!("service health alert {}: {error}", self.receiver.name);
             if self.gone.sleep(pause) {

@@ -80,7 +80,7 @@ pub(super) mod tests {
             alert("wg0 \"rome\"", AlertState::Resolved, Some(951_782_500)),
         ];
         let (rule, severity) = ("tunnel-down".to_owned(), Severity::Critical);
-        Notification { rule, severity, alerts, left_out: 3, changed_since: 951_782_490 }
+        Notification { rule, severity, alerts, left_out: 3, changed_since: 951_782_490, is_repeated: false }
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub enum Form {
     Domain,
     /// The address of an Ethernet card.
     HardwareAddress,
+    /// The address of a mailbox.
+    Mailbox,
     /// The name of a user.
     User,
     /// The name of a file, without folders.
@@ -81,6 +83,7 @@ impl Form {
             Self::Remote => text.parse::<IpAddr>().is_ok() || is_domain(text),
             Self::Domain => is_domain(text),
             Self::HardwareAddress => is_hardware_address(text),
+            Self::Mailbox => is_mailbox(text),
             Self::User => (1..=100).contains(&length) && only(b"-_.") && !text.starts_with(['-', '.']),
             Self::FileName => (1..=255).contains(&length) && only(b"-_.") && !text.starts_with(['-', '.']),
             Self::Task => (1..=64).contains(&length) && only(b"-_.") && !text.starts_with(['-', '.']),
@@ -116,6 +119,7 @@ impl Form {
             Self::Remote => "an IPv4 or IPv6 address, or a domain name".to_owned(),
             Self::Domain => "a domain name".to_owned(),
             Self::HardwareAddress => "six bytes in hexadecimal digits, such as 02:00:5e:10:00:01".to_owned(),
+            Self::Mailbox => "an address of mail, such as operator@example.net".to_owned(),
             Self::User => "the name of a user: up to 100 letters, digits, or -_.".to_owned(),
             Self::FileName => "the name of a file: up to 255 letters, digits, or -_.".to_owned(),
             Self::Task => "a name of 1 to 64 letters, digits, or -_.".to_owned(),
@@ -135,6 +139,7 @@ impl Form {
             Self::Community => "<community>",
             Self::Remote => "<address>|<domain>",
             Self::Domain => "<domain>",
+            Self::Mailbox => "<user>@<domain>",
             Self::HardwareAddress => "<xx:xx:xx:xx:xx:xx>",
             Self::User | Self::FileName | Self::Task | Self::SnmpName(_) => "<name>",
             Self::Passphrase | Self::UsmKey => "<secret>",
@@ -152,6 +157,14 @@ impl Form {
 fn is_hex(text: &str, least: usize, most: usize) -> bool {
     let is_even = text.len().is_multiple_of(2);
     is_even && (least..=most).contains(&(text.len() / 2)) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// RFC 5321 4.1.2, without quoted names: nothing that has a meaning in SMTP or in the head of a message.
+fn is_mailbox(text: &str) -> bool {
+    let Some((user, domain)) = text.split_once('@') else { return false };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-/=?^_`{|}~".contains(&byte);
+    let is_atom = |part: &str| !part.is_empty() && part.bytes().all(is_plain);
+    user.len() <= 64 && text.len() <= 254 && user.split('.').all(is_atom) && is_domain(domain)
 }
 
 fn is_printed(text: &str) -> bool {

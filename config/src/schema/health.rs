@@ -3,7 +3,7 @@
 use super::form::Form;
 use super::pki::CA;
 use super::value::Type;
-use super::{Inner, Node, Tag, branch, flag, inner, tag, value};
+use super::{Inner, Node, Tag, branch, flag, inner, tag, value, values};
 
 /// The rules that can be named, each with the threshold that it may have: the lowest and the highest.
 pub const HEALTH_RULES: &[(&str, Option<(u32, u32)>)] = &[
@@ -14,9 +14,29 @@ pub const HEALTH_RULES: &[(&str, Option<(u32, u32)>)] = &[
     ("thread-busy", Some((1, 100))),
     ("engine-failed", None),
     ("offload-failed", None),
+    ("files-low", Some((1, 100))),
     ("processor-stolen", Some((1, 100))),
     ("memory-low", Some((1, 99))),
-    ("files-low", Some((1, 100))),
+    ("accelerator-absent", None),
+    ("accelerator-without-driver", None),
+    ("accelerator-without-firmware", None),
+    ("accelerator-down", None),
+    ("accelerator-unused", None),
+    ("accelerator-heartbeat", None),
+    ("accelerator-overflow", None),
+    ("accelerator-error", None),
+    ("accelerator-memory", None),
+    ("aes-missing", None),
+    ("processor-hot", None),
+    ("governor-slow", None),
+    ("backlog-drops", Some((1, 10_000_000))),
+    ("receive-buffer-full", Some((1, 10_000_000))),
+    ("clock-unsynchronised", None),
+    ("suite-slow", None),
+    ("detection-too-often", Some((2, 86_400))),
+    ("mtu-too-large", None),
+    ("offload-off", None),
+    ("certificate-expiring", Some((1, 365))),
 ];
 
 /// The names of the rules.
@@ -50,13 +70,39 @@ pub(super) static NODES: &[Node] = &[
     value(
         "service health alert <name> ca-certificate",
         Type::Reference(CA),
-        "Authority of the webhook (default: those of the machine)",
+        "Authority of the webhook or the mail server (default: those of the machine)",
     ),
     value(
         "service health alert <name> exec",
         Type::Form(Form::Program),
         "Program that is run, without a shell, with the alerts as its input",
     ),
+    branch("service health alert <name> mail", "Send each alert as mail, by a mail server"),
+    value(
+        "service health alert <name> mail from",
+        Type::Form(Form::Mailbox),
+        "Address of the sender (default: postern@ and the name of the machine)",
+    ),
+    value("service health alert <name> mail password", Type::Secret(255), "Password at the mail server")
+        .secret(),
+    value(
+        "service health alert <name> mail port",
+        Type::Number(1, 65_535),
+        "TCP port of the mail server (default: 587; 465 with tls implicit, 25 with tls none)",
+    ),
+    value(
+        "service health alert <name> mail server",
+        Type::Form(Form::Remote),
+        "Mail server that takes the mail",
+    ),
+    value(
+        "service health alert <name> mail tls",
+        Type::Word(&["starttls", "implicit", "none"]),
+        "How the conversation is protected; without it nothing is sent",
+    )
+    .or("starttls"),
+    values("service health alert <name> mail to", Type::Form(Form::Mailbox), "Address of a recipient"),
+    value("service health alert <name> mail user", Type::Form(Form::Line(255)), "User at the mail server"),
     value(
         "service health alert <name> severity",
         Type::Word(SEVERITIES),
@@ -79,6 +125,12 @@ pub(super) static NODES: &[Node] = &[
     branch("service health log", "A file for each day in the state folder"),
     value("service health log days", Type::Number(1, 3650), "Files that are kept").or("14"),
     value("service health log size", Type::Number(16, 1_048_576), "Kilobytes of a file at most").or("1024"),
+    value(
+        "service health repeat",
+        Type::Number(0, 8760),
+        "Hours after which an alert that still fires is told again; 0 for never",
+    )
+    .or("24"),
     flag("service health rule <rule> disable", "Do not check it"),
     value(
         "service health rule <rule> duration",
@@ -88,6 +140,6 @@ pub(super) static NODES: &[Node] = &[
     value(
         "service health rule <rule> threshold",
         Type::Number(1, 10_000_000),
-        "Number from which it fails: packets a second, or percent",
+        "Number from which it fails: packets a second, percent, seconds or days",
     ),
 ];

@@ -16,6 +16,8 @@ pub struct Health {
     pub receivers: BTreeMap<String, Receiver>,
     /// The log, if there is one.
     pub log: Option<HealthLog>,
+    /// Hours after which an alert that still fires is told again, unless the default is meant; 0 for never.
+    pub repeat_hours: Option<u32>,
 }
 
 /// What is different about a rule.
@@ -38,8 +40,40 @@ pub struct Receiver {
     pub exec: Option<String>,
     /// A URL that gets a POST.
     pub webhook: Option<Webhook>,
+    /// Mail, by a server.
+    pub mail: Option<Mail>,
     /// Whether the syslog of the machine has them.
     pub syslog: bool,
+}
+
+/// Mail, by a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mail {
+    /// Who gets it; at least one address.
+    pub to: Vec<String>,
+    /// Who sends it; the machine if not set.
+    pub from: Option<String>,
+    /// The name or address of the server.
+    pub server: String,
+    /// Its TCP port.
+    pub port: u16,
+    /// How the conversation is protected.
+    pub tls: MailTls,
+    /// A user and a password.
+    pub login: Option<(String, SecretBytes)>,
+    /// The certificate of the only authority that is trusted, in DER; those of the machine if there is none.
+    pub authority: Option<Vec<u8>>,
+}
+
+/// How the conversation with a mail server is protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MailTls {
+    /// By TLS after STARTTLS.
+    StartTls,
+    /// By TLS from the first byte.
+    Implicit,
+    /// Not at all.
+    Off,
 }
 
 /// A URL that gets a POST.
@@ -69,7 +103,7 @@ impl Reader {
             days: set_or_default(log, "service health log", "days"),
             kilobytes: set_or_default(log, "service health log", "size"),
         });
-        let mut health = Health { log, ..Health::default() };
+        let mut health = Health { log, repeat_hours: set(tree, "repeat"), ..Health::default() };
         for (name, rule) in tree.at(&["rule"]).into_iter().flat_map(Tree::children) {
             let tuning = self.tuning(name, rule);
             health.rules.insert(name.to_owned(), tuning);
@@ -112,8 +146,13 @@ impl Reader {
             Some(url) => Some(self.webhook(root, &path, tree, url)?),
             None => None,
         };
+        let mail = match tree.at(&["mail"]) {
+            Some(mail) => Some(self.mail(root, &path, tree, mail)?),
+            None => None,
+        };
         if webhook.is_none() {
-            for word in ["token", "ca-certificate"].into_iter().filter(|word| tree.has(word)) {
+            let unused = |word: &&str| tree.has(word) && !(*word == "ca-certificate" && mail.is_some());
+            for word in ["token", "ca-certificate"].into_iter().filter(unused) {
                 self.warn(format!("{path} {word} has no effect without: {path} webhook URL"));
             }
         }
@@ -122,12 +161,14 @@ impl Reader {
             only_critical: tree.value("severity") == Some("critical"),
             exec,
             webhook,
+            mail,
             syslog: tree.has("syslog"),
         };
-        if receiver.exec.is_none() && receiver.webhook.is_none() && !receiver.syslog {
+        let tells = receiver.exec.is_some() || receiver.webhook.is_some() || receiver.mail.is_some();
+        if !tells && !receiver.syslog {
             // So that its lines can be committed one after the other.
             self.warn(format!(
-                "{path} says nowhere to send to, and hears nothing: set {path} webhook URL, exec PATH or syslog"
+                "{path} says nowhere to send to, and hears nothing: set {path} webhook URL, mail to ADDRESS, exec PATH or syslog"
             ));
         }
         Some(receiver)
@@ -148,16 +189,61 @@ impl Reader {
         if token.is_some() && url.starts_with("http:") && !is_here {
             self.warn(format!("{path} token is sent in clear: use https in {path} webhook"));
         }
-        let authority = match tree.value("ca-certificate") {
-            Some(name) => {
-                let from = format!("{path} ca-certificate");
-                let reference =
-                    Reference { from, location: tree.location_of("ca-certificate"), kind: "ca", name };
-                Some(self.public(root, &reference, "certificate", &["certificate"])?.1)
-            }
-            None => None,
-        };
+        let authority = self.alert_authority(root, path, tree)?;
         Some(Webhook { url: SecretBytes::new(url.as_bytes().to_vec()), token, authority })
+    }
+
+    /// The only authority that is trusted, if one is named; nothing if it cannot be used, which has been said.
+    #[expect(clippy::option_option, reason = "the outer one is for errors, as everywhere in this module")]
+    fn alert_authority(&mut self, root: &Tree, path: &str, tree: &Tree) -> Option<Option<Vec<u8>>> {
+        let Some(name) = tree.value("ca-certificate") else { return Some(None) };
+        let from = format!("{path} ca-certificate");
+        let reference = Reference { from, location: tree.location_of("ca-certificate"), kind: "ca", name };
+        Some(Some(self.public(root, &reference, "certificate", &["certificate"])?.1))
+    }
+
+    fn mail(&mut self, root: &Tree, path: &str, receiver: &Tree, tree: &Tree) -> Option<Mail> {
+        let to: Vec<String> = tree.values("to").into_iter().map(str::to_owned).collect();
+        for (word, value, example) in [
+            ("server", tree.value("server").is_some(), "mail.example.net"),
+            ("to", !to.is_empty(), "operator@example.net"),
+        ] {
+            if !value {
+                let fix = format!("set {path} mail {word} {example}");
+                self.error(tree.location(), format!("{path} mail: {word} is not set"), fix);
+                return None;
+            }
+        }
+        let server = tree.value("server")?.to_owned();
+        let (tls, port) = match tree.value("tls") {
+            Some("none") => (MailTls::Off, 25),
+            Some("implicit") => (MailTls::Implicit, 465),
+            _ => (MailTls::StartTls, 587),
+        };
+        let password = tree.value("password").map(|password| SecretBytes::new(password.as_bytes().to_vec()));
+        let login = match (tree.value("user"), password) {
+            (Some(user), Some(password)) => Some((user.to_owned(), password)),
+            (None, None) => None,
+            (user, _) => {
+                let word = if user.is_some() { "password" } else { "user" };
+                let fix = format!("set {path} mail {word} VALUE, or delete the other");
+                self.error(tree.location(), format!("{path} mail: {word} is not set"), fix);
+                return None;
+            }
+        };
+        let is_here = ["localhost", "127.0.0.1", "::1"].contains(&&*server);
+        if login.is_some() && tls == MailTls::Off && !is_here {
+            let reason = format!("{path} mail: tls none would send the password in clear");
+            self.error(
+                tree.location_of("tls"),
+                reason,
+                format!("delete {path} mail tls, or delete user and password"),
+            );
+            return None;
+        }
+        let authority = self.alert_authority(root, path, receiver)?;
+        let from = tree.value("from").map(str::to_owned);
+        Some(Mail { to, from, server, port: set(tree, "port").unwrap_or(port), tls, login, authority })
     }
 }
 
@@ -242,6 +328,11 @@ mod tests {
             ("alert a exec alert.sh", "the whole path of a program"),
             ("alert a severity low", "one of warning, critical"),
             ("log days 0", "from 1 to 3650"),
+            ("alert a mail to operator", "an address of mail"),
+            ("alert a mail to a@b.example,c@d.example", "an address of mail"),
+            ("alert a mail to a@example.net", "mail: server is not set"),
+            ("alert a mail server mail.example.net", "mail: to is not set"),
+            ("repeat 9000", "from 0 to 8760"),
         ] {
             let no = checked(&[line]).expect_err(line);
             assert!(no.contains(said), "{line}: {no}");
@@ -250,6 +341,29 @@ mod tests {
         let no =
             checked(&["alert a webhook https://192.0.2.1/", "alert a ca-certificate own"]).expect_err("no");
         assert!(no.contains("there is no pki ca own"), "{no}");
+    }
+
+    #[test]
+    fn mail_has_the_port_of_its_tls_and_sends_no_password_in_clear() {
+        let mail = |more: &[&str]| {
+            let lines = [
+                "alert a mail to a@example.net",
+                "alert a mail to b@example.net",
+                "alert a mail server mx.example.net",
+            ];
+            checked(&[&lines, more].concat())
+                .map(|(health, _)| health.receivers["a"].mail.clone().expect("mail"))
+        };
+        let plain = mail(&[]).expect("right");
+        assert_eq!((plain.to.len(), plain.port, plain.tls, plain.login), (2, 587, MailTls::StartTls, None));
+        assert_eq!(mail(&["alert a mail tls implicit"]).expect("right").port, 465);
+        assert_eq!(mail(&["alert a mail tls none"]).expect("right").port, 25);
+        let login = ["alert a mail user me", "alert a mail password secret", "alert a mail port 2525"];
+        let with = mail(&login).expect("right");
+        assert_eq!((with.port, with.login.map(|(user, _)| user).as_deref()), (2525, Some("me")));
+        let no = mail(&[&login[..], &["alert a mail tls none"]].concat()).expect_err("in clear");
+        assert!(no.contains("in clear") && !no.contains("secret\n"), "{no}");
+        assert!(mail(&["alert a mail user me"]).expect_err("half").contains("password is not set"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod reference;
 pub mod secgw;
 mod system;
 mod threads;
+pub mod watched;
 mod wireguard;
 
 pub use commit_archive::CommitArchive;
@@ -36,6 +37,7 @@ pub use processors::Processors;
 pub use secgw::Secgw;
 pub use system::Crypto;
 pub use threads::Threads;
+pub use watched::Watched;
 pub use wireguard::{Mss, Peer, WireGuard};
 
 use crate::error::{ConfigError, Location};
@@ -77,6 +79,8 @@ pub struct Settings {
     pub enrollment: Option<Enrollment>,
     /// What is different about rules of health, and who hears of alerts, if anything is said of them.
     pub health: Option<Health>,
+    /// What rules of health look at in the configuration.
+    pub watched: Watched,
     /// Whether it is meant that nothing is served.
     pub allows_empty: bool,
     /// Whether what tunnels protect is open once the gateway was stopped.
@@ -138,6 +142,7 @@ impl Settings {
         settings.page = reader.page(tree);
         settings.enrollment = reader.enrollment(tree, &settings);
         settings.health = reader.health(tree);
+        settings.watched = Watched::new(tree);
         reader.check_links(tree, &settings);
         reader.hints(&settings);
         reader.notes(tree);
@@ -192,6 +197,11 @@ fn find_notes<'a>(tree: &'a Tree, place: Cursor, path: &mut Vec<&'a str>, found:
         find_notes(child, below, path, found);
         path.pop();
     }
+}
+
+/// The branches that a path leads to, by their names.
+fn branches<'a>(tree: &'a Tree, path: &[&str]) -> impl Iterator<Item = (&'a str, &'a Tree)> + use<'a> {
+    tree.at(path).into_iter().flat_map(Tree::children)
 }
 
 /// Values that the schema has checked.

@@ -72,8 +72,12 @@ const fn id(
 
 /// Known accelerators by PCI ID. VF: virtual function, a part of a device that is passed to a virtual machine.
 pub const DEVICES: &[Identity] = &[
+    id((0x8086, 0x0434), Family::Qat, "DH89xxCC (8925)", "icp_qa_al"),
+    id((0x8086, 0x0442), Family::Qat, "DH89xxCC VF", "icp_qa_al"),
     id((0x8086, 0x0435), Family::Qat, "DH895xCC (8950)", "qat_dh895xcc"),
     id((0x8086, 0x0443), Family::Qat, "DH895xCC VF", "qat_dh895xccvf"),
+    id((0x8086, 0x1f18), Family::Qat, "Atom C2xxx", "icp_qa_al"),
+    id((0x8086, 0x1f19), Family::Qat, "Atom C2xxx VF", "icp_qa_al"),
     id((0x8086, 0x37c8), Family::Qat, "C62x (8960, 8970)", "qat_c62x"),
     id((0x8086, 0x37c9), Family::Qat, "C62x VF", "qat_c62xvf"),
     id((0x8086, 0x6f54), Family::Qat, "Xeon D-15xx", "qat_d15xx"),
@@ -81,12 +85,19 @@ pub const DEVICES: &[Identity] = &[
     id((0x8086, 0x19e2), Family::Qat, "Atom C3xxx", "qat_c3xxx"),
     id((0x8086, 0x19e3), Family::Qat, "Atom C3xxx VF", "qat_c3xxxvf"),
     id((0x8086, 0x18ee), Family::Qat, "200xx", "qat_200xx"),
+    id((0x8086, 0x18ef), Family::Qat, "200xx VF", "qat_200xxvf"),
+    id((0x8086, 0x18a0), Family::Qat, "C4xxx", "qat_c4xxx"),
+    id((0x8086, 0x18a1), Family::Qat, "C4xxx VF", "qat_c4xxxvf"),
     id((0x8086, 0x4940), Family::Qat, "4xxx", "qat_4xxx"),
     id((0x8086, 0x4941), Family::Qat, "4xxx VF", "vfio-pci"),
     id((0x8086, 0x4942), Family::Qat, "401xx", "qat_4xxx"),
+    id((0x8086, 0x4943), Family::Qat, "401xx VF", "vfio-pci"),
     id((0x8086, 0x4944), Family::Qat, "402xx", "qat_4xxx"),
+    id((0x8086, 0x4945), Family::Qat, "402xx VF", "vfio-pci"),
     id((0x8086, 0x4946), Family::Qat, "420xx", "qat_420xx"),
+    id((0x8086, 0x4947), Family::Qat, "420xx VF", "vfio-pci"),
     id((0x8086, 0x4948), Family::Qat, "6xxx", "qat_6xxx"),
+    id((0x8086, 0x4949), Family::Qat, "6xxx VF", "vfio-pci"),
     id((0x1af4, 0x1054), Family::Virtio, "virtio-crypto", "virtio_crypto"),
     id((0x1022, 0x1456), Family::AmdCcp, "Zen", "ccp_crypto"),
     id((0x1022, 0x1468), Family::AmdCcp, "Zen", "ccp_crypto"),
@@ -96,6 +107,28 @@ pub const DEVICES: &[Identity] = &[
     id((0x177d, 0xa040), Family::Octeon, "OCTEON TX", "octeontx_cpt"),
     id((0x177d, 0xa0fd), Family::Octeon, "OCTEON TX2", "rvu_cptpf"),
 ];
+
+impl Identity {
+    /// Whether it is a virtual function.
+    pub fn is_virtual(&self) -> bool {
+        self.model.ends_with(" VF")
+    }
+
+    /// The files that the kernel's driver loads into a QuickAssist device, in `/lib/firmware`; a virtual function has none of its own.
+    pub fn firmware(&self) -> &'static [&'static str] {
+        match self.device {
+            _ if self.vendor != 0x8086 => &[],
+            0x0435 => &["qat_895xcc.bin", "qat_895xcc_mmp.bin"],
+            0x37c8 => &["qat_c62x.bin", "qat_c62x_mmp.bin"],
+            0x19e2 => &["qat_c3xxx.bin", "qat_c3xxx_mmp.bin"],
+            0x4940 | 0x4942 => &["qat_4xxx.bin", "qat_4xxx_mmp.bin"],
+            0x4944 => &["qat_402xx.bin", "qat_402xx_mmp.bin"],
+            0x4946 => &["qat_420xx.bin", "qat_420xx_mmp.bin"],
+            0x4948 => &["qat_6xxx.bin", "qat_6xxx_mmp.bin"],
+            _ => &[],
+        }
+    }
+}
 
 /// PCI classes: encryption controller for network and computing, other encryption controller, coprocessor.
 const CLASSES: [u32; 3] = [0x1000, 0x1080, 0x0b40];
@@ -132,13 +165,12 @@ pub(super) fn read(root: &Path) -> Vec<Device> {
                 let text = text(name).unwrap_or_default();
                 u32::from_str_radix(text.trim_start_matches("0x"), 16).unwrap_or(0)
             };
-            let driver = std::fs::read_link(entry.path().join("driver")).ok();
             Device {
                 address: entry.file_name().to_string_lossy().into_owned(),
                 vendor: hex("vendor") as u16,
                 device: hex("device") as u16,
                 class: hex("class") >> 8,
-                driver: driver.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned())),
+                driver: driver(&entry.path()),
                 state: text("qat/state"),
                 services: text("qat/cfg_services"),
             }
@@ -147,6 +179,19 @@ pub(super) fn read(root: &Path) -> Vec<Device> {
         .collect();
     devices.sort_by(|a, b| a.address.cmp(&b.address));
     devices
+}
+
+/// The driver that is bound: the last part of a link. A copy of a machine may have what the link leads to in its place, or its name.
+fn driver(device: &Path) -> Option<String> {
+    let link = device.join("driver");
+    if let Ok(path) = std::fs::read_link(&link) {
+        return Some(path.file_name()?.to_string_lossy().into_owned());
+    }
+    let text = |path: &Path| std::fs::read_to_string(path).ok();
+    let event = text(&device.join("uevent")).unwrap_or_default();
+    let named = event.lines().find_map(|line| line.strip_prefix("DRIVER=")).map(str::to_owned);
+    let copied = || Some(text(&link)?.trim().rsplit('/').next()?.to_owned()).filter(|name| !name.is_empty());
+    named.or_else(copied).or_else(|| link.is_dir().then(|| "a driver".to_owned()))
 }
 
 impl Device {
@@ -162,7 +207,7 @@ impl Device {
 
     /// Whether the driver passes the device to user space (VFIO or UIO), for a program such as one of DPDK.
     pub fn is_lent_to_a_program(&self) -> bool {
-        matches!(self.driver.as_deref(), Some("vfio-pci" | "uio_pci_generic" | "igb_uio"))
+        matches!(self.driver.as_deref(), Some("vfio-pci" | "qat_vfio_pci" | "uio_pci_generic" | "igb_uio"))
     }
 }
 
@@ -220,6 +265,10 @@ mod tests {
         lay(&root, "0000:00:04.0", ["0x1af4", "0x1054", "0x0b4000"], Some("virtio-pci"));
         lay(&root, "0000:01:00.0", ["0x8086", "0x37c8", "0x0b4000"], None);
         lay(&root, "0000:02:00.0", ["0x1234", "0x0001", "0x100000"], None);
+        let copied = root.join("sys/bus/pci/devices/0000:02:00.0");
+        assert_eq!(driver(&copied), None);
+        fs::write(copied.join("uevent"), "DRIVER=other\nPCI_ID=1234:0001\n").expect("writable");
+        assert_eq!(driver(&copied).as_deref(), Some("other"));
         fs::create_dir_all(root.join("proc")).expect("writable");
         let crypto =
             "name : cbc(aes)\ndriver : virtio_crypto_aes_cbc\nmodule : virtio_crypto\npriority : 150\n";

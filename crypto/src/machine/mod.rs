@@ -4,12 +4,14 @@
 
 mod bus;
 mod driver_name;
+mod hidden;
 pub(crate) mod kernel;
 mod processor;
 pub mod qat;
 
 pub use bus::{Accelerator, DEVICES, Device, Family, Identity};
 pub(crate) use driver_name::names_device;
+pub use hidden::{Certainty, has_aes_in_truth, has_qat_in_truth};
 pub use kernel::{Algorithm, Interfaces};
 pub use processor::{Capability, Processor};
 

@@ -1,17 +1,19 @@
 //! Health: one table of rules about facts, looked at once a second, and alerts that begin and end.
 //!
 //! ```text
-//! facts, once a second ──> Sight ──> rules: ok, failing or unknown ──> alerts: pending ──> firing ──> resolved
-//!                                    rules.rs                          alerts.rs              │
-//! GET /v1/health, metrics, doctor <── what rules and alerts say <─────────────────────────────┤
-//! process that tells receivers    <── outbox.rs <── groups.rs: one message a rule, day.rs ────┘
+//! facts, once a second ───────> Sight ──> rules: ok, failing or unknown ──> alerts: pending ──> firing ──> resolved
+//! machine, each half minute ──> Seen ───> rules/                            alerts.rs              │
+//! GET /v1/health, metrics, doctor <── what rules and alerts say <──────────────────────────────────┤
+//! process that tells receivers    <── outbox.rs <── groups.rs: one message a rule, day.rs ─────────┘
 //! ```
 //! Nothing here locks a table of the data path. The thread of signals and commits only waits: rules are applied in a thread
 //! beside it, and a process of its own tells receivers (`cli/src/alerter.rs`), so that a slow one costs the daemon nothing.
 
 mod alerts;
 mod day;
+mod examine;
 mod groups;
+pub mod machine;
 pub mod model;
 mod outbox;
 pub mod programs;
@@ -23,12 +25,13 @@ mod tests;
 mod watcher;
 pub mod wire;
 
+pub use examine::{examine, examine_copy, read as read_watched};
 pub use outbox::{Connection, OutboxError};
 
 use crate::api::Shown;
 use axum::Json;
 use axum::extract::State;
-use config::settings::Health as Settings;
+use config::settings::{Health as Settings, Watched};
 use outbox::{Outbox, Reported, lock};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -48,6 +51,8 @@ const FRESH: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub struct Kept {
     settings: Mutex<Arc<Settings>>,
+    /// What rules look at in the configuration.
+    watched: Mutex<Arc<Watched>>,
     shown: Mutex<Arc<model::Health>>,
     outbox: Mutex<Outbox>,
     reported: Reported,
@@ -71,6 +76,11 @@ impl Kept {
         Ok(())
     }
 
+    /// Has rules look at this configuration.
+    fn watch(&self, watched: Arc<Watched>) {
+        *lock(&self.watched) = watched;
+    }
+
     /// What is known now.
     fn show(&self) -> model::Health {
         let shown = Arc::clone(&lock(&self.shown));
@@ -92,8 +102,9 @@ pub(crate) async fn watch(shown: Shown) {
         let asked = Instant::now();
         if let Some(snapshot) = shown.latest().glance(&shown, FRESH).await {
             let settings = Arc::clone(&lock(&shown.health().settings));
+            let watched = Arc::clone(&lock(&shown.health().watched));
             let look = move || {
-                let found = watcher.look(&snapshot.facts, &settings, begun.elapsed());
+                let found = watcher.look(&snapshot.facts, &settings, &watched, begun.elapsed());
                 (watcher, found)
             };
             // One that panics has said so.

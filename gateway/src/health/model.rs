@@ -66,7 +66,7 @@ pub struct Alert {
 pub struct Receiver {
     /// Its name.
     pub name: String,
-    /// How it hears: `exec`, `webhook` or `syslog`.
+    /// How it hears: `exec`, `webhook`, `mail` or `syslog`.
     pub way: String,
     /// Messages that arrived.
     pub delivered: u64,

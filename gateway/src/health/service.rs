@@ -2,13 +2,13 @@
 
 use super::outbox::OutboxError;
 use super::programs::{ProgramError, program};
-use super::wire::{Log, Orders, Receiver, Way, Webhook};
+use super::wire::{Log, Mail, MailTls, Orders, Receiver, Way, Webhook};
 use crate::host::wants::Wants;
 use crate::service::{Context, Phase, Planned, Policy, Refusal, Requirements, Service, Step, View, Work};
 use crate::tunnel_interface::Counters;
 use axum::Router;
 use base64ct::{Base64, Encoding};
-use config::settings::Health;
+use config::settings::{Health, Watched, health as settings};
 use config::{Path, Settings};
 use crypto::SecretBytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,15 +17,22 @@ use std::sync::Arc;
 /// Keeps rules and receivers what the configuration says.
 #[derive(Default)]
 pub struct HealthService {
-    served: Option<Arc<Health>>,
+    served: Served,
     /// What is planned, and what was before.
     planned: Option<Intent>,
 }
 
+/// What is configured of health, and what rules look at in the rest of the configuration.
+#[derive(Clone, Default, PartialEq)]
+struct Served {
+    health: Option<Arc<Health>>,
+    watched: Arc<Watched>,
+}
+
 /// What is to be, and what was.
 struct Intent {
-    wanted: Option<Arc<Health>>,
-    before: Option<Arc<Health>>,
+    wanted: Served,
+    before: Served,
     is_begun: bool,
 }
 
@@ -48,10 +55,11 @@ impl Service for HealthService {
     }
 
     fn plan<'a>(&'a mut self, settings: &'a mut Settings, context: &'a Context) -> Work<'a, Planned> {
-        let wanted = settings.health.take().map(Arc::new);
+        let health = settings.health.take().map(Arc::new);
+        let wanted = Served { health, watched: Arc::new(std::mem::take(&mut settings.watched)) };
         let mut plan = Planned::default();
         if wanted != self.served {
-            for (path, error) in wanted.iter().flat_map(|wanted| bad_programs(wanted, context)) {
+            for (path, error) in wanted.health.iter().flat_map(|wanted| bad_programs(wanted, context)) {
                 // One that is not there yet is run once it is.
                 if error.error.is_temporary() {
                     tracing::warn!("{error}");
@@ -60,7 +68,8 @@ impl Service for HealthService {
                 }
             }
             if plan.refused.is_empty() {
-                let phase = if wanted.is_none() { Phase::Remove } else { Phase::Switch };
+                let ends = wanted.health.is_none() && self.served.health.is_some();
+                let phase = if ends { Phase::Remove } else { Phase::Switch };
                 plan.steps.push(Step { path: path(), phase, frees: Vec::new(), needs: Vec::new() });
                 self.planned = Some(Intent { wanted, before: self.served.clone(), is_begun: false });
             }
@@ -105,7 +114,7 @@ impl Service for HealthService {
     }
 
     fn serves(&self) -> bool {
-        self.served.is_some()
+        self.served.health.is_some()
     }
 
     fn interface_removed(&mut self, _: &str) -> bool {
@@ -147,9 +156,11 @@ fn bad_programs(wanted: &Health, context: &Context) -> Vec<(Path, BadProgram)> {
     bad.collect()
 }
 
-fn serve(wanted: Option<Arc<Health>>, context: &Context) -> Result<(), OutboxError> {
-    let orders = wanted.as_deref().map(orders).unwrap_or_default();
-    context.health.order(wanted.unwrap_or_default(), orders)
+fn serve(Served { health, watched }: Served, context: &Context) -> Result<(), OutboxError> {
+    let orders = health.as_deref().map(orders).unwrap_or_default();
+    context.health.order(health.unwrap_or_default(), orders)?;
+    context.health.watch(watched);
+    Ok(())
 }
 
 fn orders(wanted: &Health) -> Orders {
@@ -163,11 +174,28 @@ fn orders(wanted: &Health) -> Orders {
                 authority: webhook.authority.as_ref().map(|one| Base64::encode_string(one)),
             })
         });
+        let mail = receiver.mail.as_ref().map(|it| Way::Mail(mail(it)));
         let syslog = receiver.syslog.then_some(Way::Syslog);
         let one = |way| Receiver { name: name.clone(), only_critical: receiver.only_critical, way };
-        receivers.extend(exec.into_iter().chain(webhook).chain(syslog).map(one));
+        receivers.extend(exec.into_iter().chain(webhook).chain(mail).chain(syslog).map(one));
     }
     Orders { receivers, log: wanted.log.map(|log| Log { days: log.days, kilobytes: log.kilobytes }) }
+}
+
+fn mail(wanted: &settings::Mail) -> Mail {
+    Mail {
+        to: wanted.to.clone(),
+        from: wanted.from.clone(),
+        server: wanted.server.clone(),
+        port: wanted.port,
+        tls: match wanted.tls {
+            settings::MailTls::StartTls => MailTls::StartTls,
+            settings::MailTls::Implicit => MailTls::Implicit,
+            settings::MailTls::Off => MailTls::Off,
+        },
+        login: wanted.login.as_ref().map(|(user, password)| (user.clone(), text(password))),
+        authority: wanted.authority.as_ref().map(|one| Base64::encode_string(one)),
+    }
 }
 
 fn text(secret: &SecretBytes) -> crate::api::model::SecretText {

@@ -1,7 +1,9 @@
 //! What rules look at: the facts, what was counted before, and the machine.
 
+use super::machine::Machine;
 use crate::bottleneck::{Processors, Shares};
 use crate::facts::model::Facts;
+use config::settings::Watched;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -41,10 +43,36 @@ pub(super) fn drops(facts: &Facts) -> HashMap<(String, String), u64> {
 pub(super) struct Sight<'a> {
     pub(super) before: Option<&'a Counts>,
     pub(super) now: &'a Facts,
-    /// What the processors did between both.
+    pub(super) seen: Seen<'a>,
+}
+
+/// What rules about the machine look at.
+#[derive(Debug)]
+pub(super) struct Seen<'a> {
+    /// What the processors did since the last look, or since the machine has started.
     pub(super) shares: Option<Shares>,
     /// The part of the memory that is available, or why it is not known.
     pub(super) available: Result<f64, String>,
+    pub(super) machine: &'a Machine,
+    /// What its counters are compared with.
+    pub(super) span: Span<'a>,
+    /// What the configuration says, or why that is not known.
+    pub(super) configured: Result<&'a Watched, String>,
+    /// What is known of the daemon, if one was asked.
+    pub(super) facts: Option<&'a Facts>,
+    /// Seconds since 1970.
+    pub(super) at: u64,
+}
+
+/// What the counters of a machine are compared with.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Span<'a> {
+    /// With nothing: what was counted since the machine has started.
+    Boot,
+    /// With nothing yet: a rate needs another reading.
+    First,
+    /// With a reading so many seconds before.
+    Since(&'a Machine, f64),
 }
 
 impl Sight<'_> {

@@ -2,17 +2,20 @@
 
 use super::alerts::{CLEAR, MOST, Moment};
 use super::groups::{self, WAIT};
+use super::machine::{Heat, Links, Lossy, Machine};
 use super::model::{Alert, AlertState, Health, State};
 use super::pause;
 use super::rules::{RULES, Verdict};
-use super::sight::{Counts, Host, Sight};
+use super::sight::{Counts, Host, Seen, Sight, Span};
 use super::watcher::Watcher;
 use super::wire::{Message, Notification};
 use crate::bottleneck::Shares;
 use crate::facts::model::{Drop, Facts, State as Of, Tunnel};
 use config::schema::HEALTH_RULES;
-use config::settings::Health as Settings;
 use config::settings::health::Tuning;
+use config::settings::{Health as Settings, Watched as Configured};
+use crypto::machine::Processor;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -27,16 +30,23 @@ struct Gateway {
     now: Facts,
     shares: Option<Shares>,
     available: Result<f64, String>,
+    machine: Machine,
+    machine_before: Machine,
+    configured: Configured,
 }
 
 impl Gateway {
     fn sight(&self) -> Sight<'_> {
-        Sight {
-            before: Some(&self.before),
-            now: &self.now,
+        let seen = Seen {
             shares: self.shares,
             available: self.available.clone(),
-        }
+            machine: &self.machine,
+            span: Span::Since(&self.machine_before, 30.0),
+            configured: Ok(&self.configured),
+            facts: Some(&self.now),
+            at: self.now.at,
+        };
+        Sight { before: Some(&self.before), now: &self.now, seen }
     }
 
     fn check(&self, rule: &str) -> Verdict {
@@ -48,6 +58,23 @@ impl Gateway {
             Verdict::Failing(troubles) => troubles.into_iter().map(|trouble| trouble.subject).collect(),
             other => panic!("{rule}: {other:?}"),
         }
+    }
+}
+
+/// A machine on which nothing is wrong.
+fn machine() -> Machine {
+    Machine {
+        processor: Ok(Processor::parse("vendor_id : GenuineIntel\nflags : aes\n")),
+        devices: Ok(Vec::new()),
+        log: Ok(Vec::new()),
+        heat: Ok(Heat { sensors: 1, hot: Vec::new(), throttled: Some(3) }),
+        governors: Ok(BTreeMap::from([("performance".to_owned(), 2)])),
+        backlog: Ok(Lossy { taken: 1000, lost: 500 }),
+        datagrams: Ok(Lossy { taken: 1000, lost: 500 }),
+        huge_pages: Ok((0, 0)),
+        links: Ok(Links { outside: Some(("eth0".to_owned(), 1500)), tunnels: Vec::new() }),
+        masks: Vec::new(),
+        clock: Ok(true),
     }
 }
 
@@ -64,7 +91,15 @@ fn gateway(tunnels: &[(&str, Of)]) -> Gateway {
         facts
     };
     let shares = Some(Shares { count: 2, idle: 0.5, stolen: 0.01 });
-    Gateway { before: Counts::of(&at(1000, 0)), now: at(3000, 19), shares, available: Ok(0.5) }
+    Gateway {
+        before: Counts::of(&at(1000, 0)),
+        now: at(3000, 19),
+        shares,
+        available: Ok(0.5),
+        machine: machine(),
+        machine_before: machine(),
+        configured: Configured::default(),
+    }
 }
 
 /// A watcher with its clock, which begins at noon of some day.
@@ -160,13 +195,74 @@ fn each_rule_fails_on_its_fact() {
 }
 
 #[test]
+fn counters_of_the_machine_are_compared_with_the_reading_before() {
+    let mut ill = gateway(&[]);
+    ill.machine.backlog = Ok(Lossy { taken: 2000, lost: 800 });
+    assert_eq!(ill.subjects("backlog-drops"), ["backlog"], "10 a second");
+    ill.machine.backlog = Ok(Lossy { taken: 2000, lost: 799 });
+    assert_eq!(ill.check("backlog-drops"), Verdict::Ok);
+    ill.machine.backlog = Ok(Lossy { taken: 2000, lost: 400 });
+    assert!(matches!(ill.check("backlog-drops"), Verdict::Unknown(_)), "they went back");
+    ill.machine.datagrams = Ok(Lossy { taken: 2000, lost: 5000 });
+    assert_eq!(ill.subjects("receive-buffer-full"), ["receive buffer"]);
+    ill.machine.heat = Ok(Heat { sensors: 1, hot: Vec::new(), throttled: Some(4) });
+    assert_eq!(ill.subjects("processor-hot"), ["thermal throttling"]);
+    ill.machine.clock = Ok(false);
+    assert_eq!(ill.subjects("clock-unsynchronised"), ["clock"]);
+    let first = Seen { span: Span::First, ..ill.sight().seen };
+    let rule = RULES.iter().find(|it| it.name == "backlog-drops").expect("a rule");
+    assert!(matches!(rule.check_machine(&first, None), Verdict::Unknown(_)), "there is no rate yet");
+}
+
+#[test]
+fn certificates_are_told_before_they_end() {
+    const DAY: u64 = 86_400;
+    let mut ill = gateway(&[]);
+    ill.now.at = 100 * DAY;
+    let ends = [("pki certificate a", 90), ("pki certificate b", 113), ("pki ca c", 115)];
+    ill.configured.certificates = ends.iter().map(|(name, day)| ((*name).to_owned(), day * DAY)).collect();
+    assert_eq!(ill.subjects("certificate-expiring"), ["pki certificate a", "pki certificate b"]);
+    let Verdict::Failing(found) = ill.check("certificate-expiring") else { panic!("two") };
+    assert!(
+        found[0].sentence.ends_with("has expired.") && found[1].sentence.ends_with("in 13 days."),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn the_machine_is_read_again_after_half_a_minute() {
+    let mut watcher = Watcher::default();
+    let reads = std::cell::Cell::new(0);
+    let at = |seconds| Duration::from_secs(seconds);
+    let mut look = |second| {
+        let read = || {
+            reads.set(reads.get() + 1);
+            machine()
+        };
+        watcher.machines = watcher.read_machine(at(second), read);
+        let times = watcher.machines.each_ref().map(|it| it.as_ref().map(|(at, _)| at.as_secs()));
+        (reads.get(), times)
+    };
+    assert_eq!(look(1), (1, [Some(1), None]));
+    assert_eq!(look(30), (1, [Some(1), None]));
+    assert_eq!(look(31), (2, [Some(31), Some(1)]));
+    assert_eq!(look(62), (3, [Some(62), Some(31)]));
+}
+
+#[test]
 fn what_cannot_be_read_is_unknown_and_not_ok() {
     let mut blind = gateway(&[]);
     blind.now.moment = blind.before.moment;
     (blind.shares, blind.now.process.open_files) = (None, None);
     blind.available = Host::read(Path::new("/nowhere")).available;
+    blind.machine = Machine::read(Path::new("/nowhere"));
     let (health, _) = Watched::default().look(&blind, 0);
-    for rule in ["drops-rising", "thread-busy", "processor-stolen", "files-low", "memory-low"] {
+    let of_daemon = ["drops-rising", "thread-busy", "files-low"];
+    // What is about the configuration is known here.
+    let of_configuration = ["suite-slow", "detection-too-often", "offload-off", "certificate-expiring"];
+    let of_machine = RULES.iter().filter(|rule| rule.is_of_machine()).map(|rule| rule.name);
+    let of_machine = of_machine.filter(|name| !of_configuration.contains(name));
+    for rule in of_daemon.into_iter().chain(of_machine) {
         let shown = health.rules.iter().find(|it| it.rule == rule).expect(rule);
         assert_eq!(shown.state, State::Unknown, "{rule}");
         assert!(shown.why.as_ref().is_some_and(|why| !why.is_empty()), "{rule}");
@@ -220,6 +316,32 @@ fn alerts_of_a_rule_are_one_message_which_has_what_fires_and_what_is_resolved() 
     let told = watched.notifications(&ill, 60 + (CLEAR + WAIT).as_secs());
     let states: Vec<_> = told[0].alerts.iter().map(|it| alert(it.state, &it.subject)).collect();
     assert_eq!(states, [alert(Firing, "wg0 berlin"), alert(Resolved, "wg0 rome")]);
+}
+
+#[test]
+fn what_still_fires_is_told_again_after_its_hours_unless_that_is_off() {
+    const DAY: u64 = 86_400;
+    let ill = gateway(&[("berlin", Of::Down), ("rome", Of::Up)]);
+    let well = gateway(&[("berlin", Of::Up)]);
+    for (hours, again) in [(None, Some(DAY)), (Some(2), Some(7200)), (Some(0), None)] {
+        let mut watched = Watched::default();
+        watched.settings.repeat_hours = hours;
+        watched.look(&ill, 0);
+        watched.look(&ill, 10);
+        let told = watched.notifications(&ill, 13);
+        assert_eq!((told.len(), told[0].is_repeated), (1, false));
+        let Some(again) = again else {
+            assert_eq!(watched.notifications(&ill, 30 * DAY), []);
+            continue;
+        };
+        assert_eq!(watched.notifications(&ill, 12 + again), []);
+        let told = watched.notifications(&ill, 13 + again);
+        assert_eq!((told.len(), told[0].is_repeated, told[0].changes().count()), (1, true, 1));
+        assert_eq!(watched.notifications(&ill, 14 + again), [], "once");
+        watched.look(&well, 20 + again);
+        assert_eq!(watched.notifications(&well, 24 + again)[0].alerts[0].state, Resolved);
+        assert_eq!(watched.notifications(&well, 24 + 3 * again), [], "it is over");
+    }
 }
 
 #[test]

@@ -3,21 +3,30 @@
 use super::alerts::{Alerts, Moment};
 use super::day::Day;
 use super::groups::Groups;
+use super::machine::Machine;
 use super::model::{Alert, AlertState, Health, Rule as Shown, State};
 use super::rules::{RULES, Rule, Verdict};
-use super::sight::{Counts, Host, Sight};
+use super::sight::{Counts, Host, Seen, Sight, Span};
 use super::wire::Message;
 use crate::bottleneck::Processors;
 use crate::facts::model::Facts;
-use config::settings::Health as Settings;
+use config::settings::{Health as Settings, Watched};
 use std::path::Path;
 use std::time::Duration;
+
+/// How often the machine is read: what it says changes slowly, and reading it takes some milliseconds.
+const READ_AGAIN: Duration = Duration::from_secs(30);
+
+/// The default of `service health repeat`.
+const REPEAT_HOURS: u32 = 24;
 
 /// What is kept from one look to the next.
 #[derive(Debug, Default)]
 pub(super) struct Watcher {
     before: Option<Counts>,
     processors: Option<Processors>,
+    /// The latest reading of the machine with its moment, and the one before.
+    pub(super) machines: [Option<(Duration, Machine)>; 2],
     alerts: Alerts,
     groups: Groups,
     day: Day,
@@ -29,6 +38,7 @@ impl Watcher {
         &mut self,
         facts: &Facts,
         settings: &Settings,
+        watched: &Watched,
         elapsed: Duration,
     ) -> Option<(Health, Vec<Message>)> {
         if self.before.as_ref().is_some_and(|before| before.moment == facts.moment) {
@@ -38,8 +48,32 @@ impl Watcher {
         let before = self.before.replace(Counts::of(facts));
         let then = std::mem::replace(&mut self.processors, processors);
         let shares = processors.zip(then).and_then(|(now, then)| now.since(then));
-        let sight = Sight { before: before.as_ref(), now: facts, shares, available };
-        Some(self.apply(&sight, settings, Moment { elapsed, wall: facts.at }))
+        let machines = self.read_machine(elapsed, Machine::here);
+        let found = {
+            let [Some((at, machine)), earlier] = &machines else { return None };
+            let span = match earlier {
+                Some((then, earlier)) => Span::Since(earlier, at.saturating_sub(*then).as_secs_f64()),
+                None => Span::First,
+            };
+            let configured = Ok(watched);
+            let seen =
+                Seen { shares, available, machine, span, configured, facts: Some(facts), at: facts.at };
+            let sight = Sight { before: before.as_ref(), now: facts, seen };
+            self.apply(&sight, settings, Moment { elapsed, wall: facts.at })
+        };
+        self.machines = machines;
+        Some(found)
+    }
+
+    /// Reads the machine again if it is time. Who takes the readings puts them back.
+    pub(super) fn read_machine(
+        &mut self,
+        elapsed: Duration,
+        read: impl FnOnce() -> Machine,
+    ) -> [Option<(Duration, Machine)>; 2] {
+        let [latest, earlier] = std::mem::take(&mut self.machines);
+        let is_fresh = latest.as_ref().is_some_and(|(at, _)| elapsed.saturating_sub(*at) < READ_AGAIN);
+        if is_fresh { [latest, earlier] } else { [Some((elapsed, read())), latest] }
     }
 
     /// Applies all rules.
@@ -59,11 +93,17 @@ impl Watcher {
         changes.extend(self.alerts.resolve(now));
         let rules = verdicts.iter().map(|(rule, verdict)| self.shown(rule, verdict, settings)).collect();
         let health = Health { at: now.wall, rules, alerts: self.alerts.all(), receivers: Vec::new() };
-        let messages = self.messages(&changes, &health.alerts, now);
+        let messages = self.messages(&changes, &health.alerts, settings, now);
         (health, messages)
     }
 
-    fn messages(&mut self, changes: &[Alert], alerts: &[Alert], now: Moment) -> Vec<Message> {
+    fn messages(
+        &mut self,
+        changes: &[Alert],
+        alerts: &[Alert],
+        settings: &Settings,
+        now: Moment,
+    ) -> Vec<Message> {
         let firing: Vec<&Alert> = alerts.iter().filter(|it| it.state == AlertState::Firing).collect();
         let mut messages: Vec<Message> =
             self.day.end(now.wall, &firing).map(Message::Log).into_iter().collect();
@@ -71,7 +111,8 @@ impl Watcher {
             self.groups.take(change, now);
             messages.push(Message::Log(self.day.line(change, now.wall)));
         }
-        messages.extend(self.groups.due(&self.alerts, now.elapsed).into_iter().map(Message::Notify));
+        messages
+            .extend(self.groups.due(&self.alerts, now, repeat(settings)).into_iter().map(Message::Notify));
         messages
     }
 
@@ -98,6 +139,12 @@ impl Watcher {
             failing,
         }
     }
+}
+
+/// After how long an alert that still fires is told again.
+fn repeat(settings: &Settings) -> Option<Duration> {
+    let hours = settings.repeat_hours.unwrap_or(REPEAT_HOURS);
+    (hours > 0).then(|| Duration::from_secs(u64::from(hours) * 3600))
 }
 
 fn threshold(rule: &Rule, settings: &Settings) -> Option<u32> {

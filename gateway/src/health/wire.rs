@@ -47,6 +47,8 @@ pub enum Way {
     Exec(String),
     /// A URL that gets a POST.
     Webhook(Webhook),
+    /// Mail, by a server.
+    Mail(Mail),
     /// The syslog of the machine.
     Syslog,
 }
@@ -57,6 +59,7 @@ impl Way {
         match self {
             Self::Exec(_) => "exec",
             Self::Webhook(_) => "webhook",
+            Self::Mail(_) => "mail",
             Self::Syslog => "syslog",
         }
     }
@@ -71,6 +74,37 @@ pub struct Webhook {
     pub token: Option<SecretText>,
     /// The certificate of the only authority that is trusted, in base64; those of the machine if there is none.
     pub authority: Option<String>,
+}
+
+/// Mail, by a server.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct Mail {
+    /// Who gets it.
+    pub to: Vec<String>,
+    /// Who sends it; the machine if not set.
+    pub from: Option<String>,
+    /// The name or address of the server.
+    pub server: String,
+    /// Its TCP port.
+    pub port: u16,
+    /// How the conversation is protected.
+    pub tls: MailTls,
+    /// A user and a password.
+    pub login: Option<(String, SecretText)>,
+    /// The certificate of the only authority that is trusted, in base64; those of the machine if there is none.
+    pub authority: Option<String>,
+}
+
+/// How the conversation with a mail server is protected.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum MailTls {
+    /// By TLS after STARTTLS.
+    StartTls,
+    /// By TLS from the first byte.
+    Implicit,
+    /// Not at all.
+    Off,
 }
 
 /// The log of alerts.
@@ -95,6 +129,9 @@ pub struct Notification {
     pub left_out: usize,
     /// Seconds since 1970 of the first change that no message has told before.
     pub changed_since: u64,
+    /// Whether nothing has changed: what still fires is told again.
+    #[serde(default)]
+    pub is_repeated: bool,
 }
 
 impl Notification {
@@ -103,10 +140,11 @@ impl Notification {
         self.alerts.iter().any(|alert| alert.state == AlertState::Firing)
     }
 
-    /// The alerts that no message has told before.
+    /// The alerts that no message has told before; of one that is repeated all that fire.
     pub fn changes(&self) -> impl Iterator<Item = &Alert> {
         let is_new = |alert: &&Alert| {
-            alert.resolved_at.or(alert.firing_since).is_some_and(|at| at >= self.changed_since)
+            self.is_repeated
+                || alert.resolved_at.or(alert.firing_since).is_some_and(|at| at >= self.changed_since)
         };
         self.alerts.iter().filter(is_new)
     }

@@ -170,6 +170,7 @@ mod calls {
         SYS_signalfd4, SYS_rt_sigpending, SYS_rt_sigtimedwait, SYS_kill,
         SYS_capget, SYS_capset, SYS_seccomp, SYS_setns, SYS_getpriority, SYS_setpriority, SYS_sched_getparam,
         SYS_sched_setaffinity,
+        SYS_adjtimex, SYS_clock_adjtime,
         SYS_sched_getscheduler, SYS_getrusage, SYS_prlimit64, SYS_sysinfo, SYS_uname,
         SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getresuid, SYS_getresgid, SYS_getppid, SYS_set_tid_address,
         SYS_mlockall, SYS_munlockall, SYS_mincore, SYS_get_mempolicy,
@@ -200,6 +201,7 @@ mod calls {
     /// What the HTTPS server needs not, of the calls of the daemon: it could end the daemon, slow it, or leave its namespace.
     pub const NOT_OF_SERVER: &[c_long] = &[
         SYS_kill, SYS_setpriority, SYS_sched_setaffinity, SYS_setns, SYS_seccomp, SYS_listen, SYS_mlockall,
+        SYS_adjtimex, SYS_clock_adjtime,
     ];
 
     /// What no gateway does, and an attacker would: other programs, other processes, the kernel's modules and mounts, other

@@ -17,6 +17,8 @@ pub(super) enum Asked {
     Performance,
     /// Why packets were dropped.
     Drops(Dropped),
+    /// What rules say of the gateway and its machine.
+    Health,
 }
 
 /// Which tunnels.
@@ -66,6 +68,7 @@ impl Asked {
                 tunnel: value("tunnel").and_then(|number| number.parse().ok()),
             }),
             "/performance" => Self::Performance,
+            "/health" => Self::Health,
             "/drops" => Self::Drops(Dropped {
                 interface: bounded(&value("interface").unwrap_or_default()),
                 all: value("all").is_some_and(|it| it == "yes"),
@@ -95,6 +98,7 @@ impl Asked {
                 "/tunnel"
             }
             Self::Performance => "/performance",
+            Self::Health => "/health",
             Self::Drops(Dropped { interface, all, page }) => {
                 if !interface.is_empty() {
                     query.append_pair("interface", interface);
@@ -165,8 +169,13 @@ mod tests {
         };
         let filter = Filter { text: "\"> a".to_owned(), page: 3 };
         let drops = Dropped { interface: "wg0".to_owned(), all: true, page: 1 };
-        for asked in [Asked::Tunnel(named), Asked::Overview(filter), Asked::Performance, Asked::Drops(drops)]
-        {
+        for asked in [
+            Asked::Tunnel(named),
+            Asked::Overview(filter),
+            Asked::Performance,
+            Asked::Drops(drops),
+            Asked::Health,
+        ] {
             let place = asked.place();
             let (path, query) = place.split_once('?').unwrap_or((&place, ""));
             assert_eq!(Asked::at(path, query), Some(asked), "{place}");

@@ -10,6 +10,7 @@ mod asked;
 mod assets;
 mod changes;
 mod fresh;
+mod health;
 mod html;
 mod performance;
 mod rates;

@@ -73,7 +73,7 @@ async fn ciphers(daemon: &Daemon) -> Result<Vec<CryptoCipher>, Refused> {
     parsed(move || serde_json::from_slice::<Crypto>(&json).ok().map(|crypto| crypto.ciphers)).await
 }
 
-async fn in_time<T>(asked: impl Future<Output = Result<T, Refused>>) -> Result<T, String> {
+pub(super) async fn in_time<T>(asked: impl Future<Output = Result<T, Refused>>) -> Result<T, String> {
     match timeout(PATIENCE, asked).await {
         Ok(answer) => answer.map_err(|refused| refused.error),
         Err(_) => Err("the daemon does not answer".to_owned()),

@@ -7,6 +7,7 @@
 
 use super::asked::Asked;
 use super::assets;
+use super::health::Healths;
 use super::html::{self, Rendered};
 use super::performance::Performance;
 use super::serving::{Serving, is_own};
@@ -65,6 +66,7 @@ pub(crate) struct StatusPage {
     gate: Gate,
     latest: Latest,
     performance: Performance,
+    health: Healths,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -84,6 +86,7 @@ impl StatusPage {
             gate: Gate::default(),
             latest: Latest::default(),
             performance: Performance::default(),
+            health: Healths::default(),
         }
     }
 
@@ -276,6 +279,11 @@ impl StatusPage {
                 let held = latest.view(daemon).await?;
                 let draw = move |view: &View| Some(html::performance(view, &limits, &history, &ciphers));
                 render(held, draw).await
+            }
+            Asked::Health => {
+                // Ten thousand tunnels are not looked at for it: facts are not asked for.
+                let health = self.health.get(daemon).await?;
+                Ok(Some(html::health(&health)))
             }
             Asked::Drops(wanted) => {
                 let held = latest.view(daemon).await?;

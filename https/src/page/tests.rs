@@ -13,6 +13,7 @@ use gateway::api::connections::Deadline;
 use gateway::api::model::{Bottlenecks, Crypto};
 use gateway::api::server::converse;
 use gateway::facts::model::{Facts, History, State, Tunnel};
+use gateway::health::model::Health;
 use gateway::https::wire::{self, Listener};
 use gateway::wireguard::model::{Explained, Explanation, Explanations, Finding, PeerState};
 use hyper::Request;
@@ -80,6 +81,7 @@ async fn daemon(listener: UnixListener, asked: Arc<AtomicUsize>) {
                 "/v1/facts" => Json(facts(asked.fetch_add(1, Ordering::Relaxed) + 1)).into_response(),
                 "/v1/interfaces/wireguard/wg0/explain" => Json(explanations()).into_response(),
                 "/v1/bottleneck" => Json(Bottlenecks::default()).into_response(),
+                "/v1/health" => Json(Health::default()).into_response(),
                 "/v1/crypto" => Json(Crypto::default()).into_response(),
                 "/v1/facts/history" => Json(History::default()).into_response(),
                 _ => StatusCode::NOT_FOUND.into_response(),
@@ -306,6 +308,7 @@ async fn each_view_has_its_own_page_and_what_is_none_is_not_found() {
         ("/tunnel?protocol=wireguard&interface=wg0&peer=berlin", "no answer from 192.0.2.1"),
         ("/performance", "<h1>Performance</h1>"),
         ("/drops?all=yes", "<h1>Drops</h1>"),
+        ("/health", "<h1>Health</h1>"),
     ] {
         let (head, text) = page.ask("GET", path, &cookie, "").await;
         assert!(head.starts_with("http/1.1 200") && text.contains(says), "{path}: {head}{text}");

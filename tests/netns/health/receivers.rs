@@ -92,7 +92,7 @@ fn next(messages: &Receiver<(String, Value)>, status: &str) -> (String, Value) {
 }
 
 /// What became of the messages to a receiver.
-fn receiver(router: &Router, name: &str) -> Value {
+pub(super) fn receiver(router: &Router, name: &str) -> Value {
     let health = router.get("health");
     let receivers = health["receivers"].as_array().expect("a list");
     receivers.iter().find(|it| it["name"] == name).unwrap_or_else(|| panic!("{health:#}")).clone()

@@ -94,6 +94,95 @@ fn the_lines_of_the_guide_add_up_one_by_one_and_go_one_by_one() {
     assert!(is_as_before(&site.root));
 }
 
+/// The script of the guide that a task runs each day, as it stands there.
+const CHECK: &str = r#"#!/bin/bash
+LOG_FILE="/var/log/qat-health.log"
+DATE=$(date "+%Y-%m-%d %H:%M:%S")
+echo "[$DATE] QAT Health Check" >> $LOG_FILE
+STATUS=$(show system acceleration qat status | grep "Active Devices")
+echo "  $STATUS" >> $LOG_FILE
+ERRORS=$(show system acceleration qat device qat_dev0 flows | grep "Errors:")
+echo "  $ERRORS" >> $LOG_FILE
+OPS=$(show system acceleration qat device qat_dev0 flows | grep "Operations/sec")
+echo "  $OPS" >> $LOG_FILE
+if echo "$ERRORS" | grep -v "Errors: 0" > /dev/null; then
+    echo "  WARNING: QAT errors detected!" >> $LOG_FILE
+fi
+echo "" >> $LOG_FILE
+"#;
+
+/// The script of the guide that an operator looks at.
+const MONITOR: &str = r#"#!/bin/bash
+while true; do
+clear
+echo "QAT Performance Monitor - $(date)"
+echo "========================================"
+show system acceleration qat status
+echo ""
+echo "Flow Statistics:"
+show system acceleration qat device qat_dev0 flows | grep -E "(Operations|Throughput|Errors)"
+echo ""
+echo "CPU Usage:"
+top -bn1 | grep "Cpu(s)" | sed "s/.*, *\([0-9.]*\)%* id.*/\1/" | awk '{print "CPU Load: " 100 - $1"%"}'
+echo ""
+echo "IPsec Tunnels:"
+show vpn ipsec sa | grep -E "(peer|State)"
+sleep 5
+done
+"#;
+
+#[test]
+fn the_scripts_of_the_guide_run_as_they_stand_there_with_the_path_of_tasks() {
+    let Some(site) = site() else { return };
+    for line in LINES.lines().filter(|line| line.contains("task-scheduler")) {
+        site.commit(line);
+    }
+    let root = &site.root;
+    let tab = root.read(CRON).expect("the task");
+    let path = tab.lines().find_map(|line| line.strip_prefix("PATH=")).expect("it has one");
+    root.write("check.sh", CHECK, 0o755);
+    root.write("monitor.sh", MONITOR, 0o755);
+    // A device, as its driver shows it.
+    for part in include_str!("../../../cli/tests/qat/c3xxx.tree").split("== ").skip(1) {
+        let (name, text) = part.split_once('\n').expect("a path");
+        match name.split_once(" -> ") {
+            Some((name, target)) => {
+                let at = root.at(&format!("qat/{name}"));
+                std::fs::create_dir_all(at.parent().expect("a folder")).expect("ours");
+                std::os::unix::fs::symlink(target, at).expect("ours");
+            }
+            None => _ = root.write(&format!("qat/{name}"), text, 0o644),
+        }
+    }
+    // In a file system of its own: the script writes into /var/log.
+    let (folder, postern) = (root.path().display(), crate::support::postern());
+    let run = format!(
+        "mount -t tmpfs none /var/log && mount -t tmpfs none /usr/local/lib && {} generate programs /usr/local/lib/postern && \
+         export PATH={path} POSTERN_ROOT={folder}/qat TERM=dumb && {folder}/check.sh && cat /var/log/qat-health.log && \
+         timeout 10 {folder}/monitor.sh; true",
+        postern.display()
+    );
+    let output =
+        std::process::Command::new("unshare").args(["--mount", "sh", "-c", &run]).output().expect("root may");
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let (log, monitor) = said.split_once("QAT Performance Monitor").unwrap_or((&said, ""));
+    for line in ["QAT Health Check", "  Active Devices: 1", "Errors: ", "Operations/sec: "] {
+        assert!(log.contains(line), "{line}: {said}");
+    }
+    for line in [
+        "QAT Device Status:",
+        "Total Operations: ",
+        "Throughput: ",
+        "Errors: ",
+        "CPU Load: ",
+        "IPsec Tunnels:",
+    ] {
+        assert!(monitor.contains(line), "{line}: {said}");
+    }
+    assert!(!said.contains("command not found"), "{said}");
+}
+
 /// Its lines for VPNs and accelerators.
 const VPN: &str = include_str!("../shell/guide.conf");
 

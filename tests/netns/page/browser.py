@@ -19,7 +19,7 @@ from selenium.webdriver.common.keys import Keys
 
 PATIENCE = 60
 TUNNEL = "/tunnel?protocol=wireguard&interface=wg0&peer=other"
-VIEWS = ["/", TUNNEL, "/performance", "/drops?all=yes"]
+VIEWS = ["/", TUNNEL, "/performance", "/drops?all=yes", "/health"]
 
 
 def driver_of_chromium():

@@ -22,11 +22,12 @@ pub use crypto::exchange::Group;
 pub use crypto::pki::Revocation;
 pub use crypto::prf::Prf;
 pub use identity::Identity;
+pub(super) use preset::{esp as esp_with_preset, ike as ike_with_preset};
 pub use tunnel::esp::Mode;
 pub use tunnel::ikev2::proposal::Encryption;
 pub use tunnel::ikev2::{Patience, Start};
 
-use super::{Processors, Reader, Threads, parsed, set, set_or_default};
+use super::{Processors, Reader, Threads, branches, parsed, set, set_or_default};
 use crate::schema::hundredths;
 use crate::tree::Tree;
 use crypto::SecretBytes;
@@ -320,11 +321,6 @@ struct Named<'a> {
     ike: BTreeMap<&'a str, Option<Arc<Ike>>>,
     esp: BTreeMap<&'a str, Option<Arc<Esp>>>,
     secrets: secret::Secrets,
-}
-
-/// The branches that a path leads to, by their names.
-fn branches<'a>(tree: &'a Tree, path: &[&str]) -> impl Iterator<Item = (&'a str, &'a Tree)> {
-    tree.at(path).into_iter().flat_map(Tree::children)
 }
 
 impl Reader {

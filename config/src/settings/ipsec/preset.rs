@@ -32,12 +32,12 @@ fn ike_lines(name: &str) -> &'static [&'static str] {
 }
 
 /// An `esp-group` with what its preset adds.
-pub(super) fn esp(group: &Tree) -> Tree {
+pub(in super::super) fn esp(group: &Tree) -> Tree {
     expanded(group, "esp-group", esp_lines)
 }
 
 /// An `ike-group` with what its preset adds.
-pub(super) fn ike(group: &Tree) -> Tree {
+pub(in super::super) fn ike(group: &Tree) -> Tree {
     expanded(group, "ike-group", ike_lines)
 }
 

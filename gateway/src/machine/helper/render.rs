@@ -104,10 +104,12 @@ pub fn rotation(syslog: &Syslog, with_messages: bool) -> String {
     text
 }
 
+/// Where tasks look for programs. The last folder is that of `postern generate programs`: scripts that were written for VyOS call `show`.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/lib/postern";
+
 /// A file for `/etc/cron.d`.
 pub fn crontab(tasks: &[(String, Task)]) -> String {
-    let mut text =
-        "SHELL=/bin/sh\nPATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n".to_owned();
+    let mut text = format!("SHELL=/bin/sh\nPATH={PATH}\n");
     for (name, task) in tasks {
         let _ = writeln!(text, "# {name}\n{}", cron_line(&task.path, task));
     }
@@ -132,7 +134,7 @@ pub fn task_service(name: &str, task: &Task) -> String {
     };
     let words: Vec<String> = words.map(quote).collect();
     format!(
-        "[Unit]\nDescription=Task {name} of Postern\n[Service]\nType=oneshot\nExecStart={}\n",
+        "[Unit]\nDescription=Task {name} of Postern\n[Service]\nType=oneshot\nEnvironment=PATH={PATH}\nExecStart={}\n",
         words.join(" ")
     )
 }

@@ -2,6 +2,7 @@
 
 mod drops;
 mod graph;
+mod health;
 mod overview;
 mod part;
 mod performance;
@@ -9,6 +10,7 @@ mod tunnel;
 mod words;
 
 pub(super) use drops::drops;
+pub(super) use health::health;
 pub(super) use overview::overview;
 pub(super) use part::Part;
 pub(super) use performance::performance;
@@ -25,12 +27,13 @@ pub(super) struct Rendered {
     pub(super) parts: Vec<Part>,
 }
 
-/// The views that each page leads to. One of health has its place here, and in [`Asked`].
-fn views() -> [(&'static str, Asked); 3] {
+/// The views that each page leads to.
+fn views() -> [(&'static str, Asked); 4] {
     [
         ("Overview", Asked::Overview(Filter { page: 1, ..Filter::default() })),
         ("Performance", Asked::Performance),
         ("Drops", Asked::Drops(Dropped { page: 1, ..Dropped::default() })),
+        ("Health", Asked::Health),
     ]
 }
 

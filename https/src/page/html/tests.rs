@@ -148,3 +148,63 @@ fn each_page_leads_to_the_others_and_tells_which_it_is() {
     assert!(text.contains("<a href=\"/drops\" aria-current=\"page\">Drops</a>"), "{text}");
     assert!(text.contains("<a href=\"/performance\">") && text.contains("href=\"#main\""), "{text}");
 }
+
+#[test]
+fn health_has_what_is_wrong_first_with_its_fix_and_every_rule() {
+    use gateway::health::model::{Alert, AlertState, Health, Receiver, Rule, State as Says};
+    let rule = |name: &str, state, why: Option<&str>| Rule {
+        rule: name.to_owned(),
+        state,
+        why: why.map(str::to_owned),
+        ..Rule::default()
+    };
+    let alert = |subject: &str, state, resolved_at| Alert {
+        rule: "tunnel-down".to_owned(),
+        subject: subject.to_owned(),
+        sentence: format!("The tunnel {subject} is down."),
+        remedy: "postern explain".to_owned(),
+        state,
+        since: 40,
+        firing_since: Some(50),
+        resolved_at,
+        ..Alert::default()
+    };
+    let (name, way) = ("oncall".to_owned(), "mail".to_owned());
+    let ill = Health {
+        at: 60,
+        rules: vec![
+            rule("memory-low", Says::Ok, None),
+            rule("accelerator-heartbeat", Says::Unknown, Some("/sys/kernel/debug can be read by root only")),
+            rule("tunnel-down", Says::Firing, None),
+        ],
+        alerts: vec![alert(HOSTILE, AlertState::Firing, None), alert("old", AlertState::Resolved, Some(55))],
+        receivers: vec![Receiver {
+            name,
+            way,
+            failed: 2,
+            problem: Some("no <i>".to_owned()),
+            ..Receiver::default()
+        }],
+    };
+    let text = shown(&health(&ill));
+    for said in [
+        "1 wrong",
+        "1 unknown",
+        "10 s ago",
+        "<code>postern explain</code>",
+        "by root only",
+        "oncall</strong> mail",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    let at = |word: &str| text.find(&format!("<strong>{word}</strong>")).expect(word);
+    let rules = text.find("id=\"rules\"").expect("a table");
+    let failing = rules + text[rules..].find("<strong>tunnel-down").expect("there");
+    assert!(
+        failing < at("accelerator-heartbeat") && at("accelerator-heartbeat") < at("memory-low"),
+        "{text}"
+    );
+    let well = Health { alerts: Vec::new(), rules: vec![rule("memory-low", Says::Ok, None)], ..ill };
+    assert!(shown(&health(&well)).contains("Nothing is wrong"));
+    assert!(shown(&health(&Health::default())).contains("The daemon has just started."));
+}

@@ -1,103 +1,13 @@
-//! The rules: a fact, what is wrong with it, how long before it is an alert, how bad it is, and what to do.
+//! Rules about the daemon: its tunnels, interfaces, threads and engines.
 
 // All rules have one type, also those whose facts are always known.
 #![allow(clippy::unnecessary_wraps)]
 
-use super::model::Severity::{self, Critical, Warning};
-use super::sight::{Sight, drops};
+use super::super::sight::{Sight, drops};
+use super::{Found, Trouble, part};
 use crate::api::model::{CryptoEngine, EngineState, Offload, OffloadState, Thread};
 use crate::facts::model::{Protocol, State, Tunnel};
 use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// What is wrong with one thing.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Trouble {
-    /// The thing: a tunnel, an interface, a thread.
-    pub(super) subject: String,
-    pub(super) sentence: String,
-    /// What to type.
-    pub(super) remedy: String,
-}
-
-impl Trouble {
-    fn new(subject: impl Into<String>, sentence: String, remedy: impl Into<String>) -> Self {
-        Self { subject: subject.into(), sentence, remedy: remedy.into() }
-    }
-}
-
-/// What a rule says of the facts.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Verdict {
-    Ok,
-    Failing(Vec<Trouble>),
-    /// Why it cannot be told.
-    Unknown(String),
-    /// The configuration has switched it off.
-    Disabled,
-}
-
-/// What is wrong, or why that is not known.
-type Found = Result<Vec<Trouble>, String>;
-
-/// A rule.
-pub struct Rule {
-    /// Its name.
-    pub name: &'static str,
-    /// What is so if it fails; `{}` stands for the threshold.
-    about: &'static str,
-    /// How bad it is.
-    pub severity: Severity,
-    /// How long it must fail before it is an alert.
-    pub lasts: Duration,
-    /// The number from which it fails, for a rule that has one.
-    pub threshold: Option<u32>,
-    find: fn(&Sight<'_>, u32) -> Found,
-}
-
-const fn rule(
-    name: &'static str,
-    severity: Severity,
-    seconds: u64,
-    about: &'static str,
-    find: fn(&Sight<'_>, u32) -> Found,
-) -> Rule {
-    Rule { name, about, severity, lasts: Duration::from_secs(seconds), threshold: None, find }
-}
-
-impl Rule {
-    const fn from(self, threshold: u32) -> Self {
-        Self { threshold: Some(threshold), ..self }
-    }
-
-    /// What is so if it fails from this threshold on.
-    pub fn about(&self, threshold: Option<u32>) -> String {
-        self.about.replace("{}", &threshold.or(self.threshold).unwrap_or_default().to_string())
-    }
-
-    pub(super) fn check(&self, sight: &Sight<'_>, threshold: Option<u32>) -> Verdict {
-        match (self.find)(sight, threshold.or(self.threshold).unwrap_or_default()) {
-            Ok(troubles) if troubles.is_empty() => Verdict::Ok,
-            Ok(troubles) => Verdict::Failing(troubles),
-            Err(why) => Verdict::Unknown(why),
-        }
-    }
-}
-
-/// All rules.
-pub static RULES: &[Rule] = &[
-    rule("tunnel-down", Critical, 10, "tunnels that should be up and are not", tunnel_down),
-    rule("peer-never-seen", Warning, 300, "peers that have never completed a handshake", never_seen),
-    rule("configuration-refused", Critical, 10, "parts of the configuration that are not in force", refused),
-    rule("drops-rising", Warning, 10, "interfaces that drop {} packets a second or more", drops_rising)
-        .from(10),
-    rule("thread-busy", Warning, 30, "threads that use {}% of a processor", thread_busy).from(95),
-    rule("engine-failed", Warning, 0, "crypto engines that have failed", engine_failed),
-    rule("offload-failed", Warning, 0, "offloads that the kernel stopped to take", offload_failed),
-    rule("processor-stolen", Warning, 30, "a hypervisor that takes {}% of the processors", stolen).from(10),
-    rule("memory-low", Critical, 10, "less than {}% of the memory available", memory_low).from(5),
-    rule("files-low", Critical, 10, "{}% of the file descriptors in use", files_low).from(90),
-];
 
 /// The tunnel as alerts name it.
 pub(crate) fn name(tunnel: &Tunnel) -> String {
@@ -117,7 +27,7 @@ fn explain(tunnel: &Tunnel) -> String {
 }
 
 /// One trouble a tunnel; if all of several tunnels of an interface are down, one for the interface.
-fn tunnel_down(sight: &Sight<'_>, _: u32) -> Found {
+pub(super) fn tunnel_down(sight: &Sight<'_>, _: u32) -> Found {
     let mut interfaces: BTreeMap<&str, (Vec<&Tunnel>, usize)> = BTreeMap::new();
     for tunnel in &sight.now.tunnels {
         let (down, others) = interfaces.entry(&tunnel.interface).or_default();
@@ -137,7 +47,7 @@ fn tunnel_down(sight: &Sight<'_>, _: u32) -> Found {
     Ok(found)
 }
 
-fn never_seen(sight: &Sight<'_>, _: u32) -> Found {
+pub(super) fn never_seen(sight: &Sight<'_>, _: u32) -> Found {
     let is_unseen = |tunnel: &&Tunnel| tunnel.last_handshake.is_none() && tunnel.state == State::Waiting;
     let one = |tunnel: &Tunnel| {
         let sentence = format!("{} has never completed a handshake.", name(tunnel));
@@ -146,7 +56,7 @@ fn never_seen(sight: &Sight<'_>, _: u32) -> Found {
     Ok(sight.now.tunnels.iter().filter(is_unseen).map(one).collect())
 }
 
-fn refused(sight: &Sight<'_>, _: u32) -> Found {
+pub(super) fn refused(sight: &Sight<'_>, _: u32) -> Found {
     let sentence = match sight.now.daemon.refused_parts {
         0 => return Ok(Vec::new()),
         1 => "One part of the configuration is not in force.".to_owned(),
@@ -155,7 +65,7 @@ fn refused(sight: &Sight<'_>, _: u32) -> Found {
     Ok(vec![Trouble::new("configuration", sentence, "postern status")])
 }
 
-fn drops_rising(sight: &Sight<'_>, most: u32) -> Found {
+pub(super) fn drops_rising(sight: &Sight<'_>, most: u32) -> Found {
     let (before, seconds) = sight.since()?;
     let mut found = Vec::new();
     for (key, now) in drops(sight.now) {
@@ -170,12 +80,7 @@ fn drops_rising(sight: &Sight<'_>, most: u32) -> Found {
     Ok(found)
 }
 
-/// The part that a threshold in percent stands for.
-fn part(percent: u32) -> f64 {
-    f64::from(percent) / 100.0
-}
-
-fn thread_busy(sight: &Sight<'_>, percent: u32) -> Found {
+pub(super) fn thread_busy(sight: &Sight<'_>, percent: u32) -> Found {
     let (before, seconds) = sight.since()?;
     let one = |thread: &Thread| {
         let before = before.threads.get(&thread.id)?;
@@ -186,7 +91,7 @@ fn thread_busy(sight: &Sight<'_>, percent: u32) -> Found {
     Ok(sight.now.threads.iter().filter_map(one).collect())
 }
 
-fn engine_failed(sight: &Sight<'_>, _: u32) -> Found {
+pub(super) fn engine_failed(sight: &Sight<'_>, _: u32) -> Found {
     let failed = sight.now.engines.iter().filter(|engine| engine.state == EngineState::Failed);
     let one = |engine: &CryptoEngine| {
         let why = engine.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
@@ -196,7 +101,7 @@ fn engine_failed(sight: &Sight<'_>, _: u32) -> Found {
     Ok(failed.map(one).collect())
 }
 
-fn offload_failed(sight: &Sight<'_>, _: u32) -> Found {
+pub(super) fn offload_failed(sight: &Sight<'_>, _: u32) -> Found {
     let failed = sight.now.offloads.iter().filter(|offload| offload.state == OffloadState::Failed);
     let one = |it: &Offload| {
         let subject = format!("{} {}", it.interface, it.offload);
@@ -206,22 +111,7 @@ fn offload_failed(sight: &Sight<'_>, _: u32) -> Found {
     Ok(failed.map(one).collect())
 }
 
-fn stolen(sight: &Sight<'_>, percent: u32) -> Found {
-    let stolen = sight.shares.ok_or("/proc/stat has no times of processors yet")?.stolen;
-    let sentence = format!("The hypervisor takes {:.0}% of the processor time.", 100.0 * stolen);
-    let taken =
-        (stolen >= part(percent)).then(|| Trouble::new("processors", sentence, "postern show bottleneck"));
-    Ok(taken.into_iter().collect())
-}
-
-fn memory_low(sight: &Sight<'_>, percent: u32) -> Found {
-    let available = sight.available.clone()?;
-    let sentence = format!("Only {:.1}% of the memory is available.", 100.0 * available);
-    let low = available < part(percent);
-    Ok(low.then(|| Trouble::new("memory", sentence, "postern show system processes")).into_iter().collect())
-}
-
-fn files_low(sight: &Sight<'_>, percent: u32) -> Found {
+pub(super) fn files_low(sight: &Sight<'_>, percent: u32) -> Found {
     let process = &sight.now.process;
     let open = process.open_files.ok_or("the daemon cannot read its folder in /proc")?;
     // Without a limit there is no trouble.

@@ -1,0 +1,123 @@
+//! The rules about a machine where no daemon applies them: on this machine for who may read more than a daemon, and on a copy of the files
+//! of another one.
+
+use super::machine::Machine;
+use super::model::{Alert, AlertState, Health, Rule as Shown, State};
+use super::rules::{RULES, Rule, Verdict};
+use super::sight::{Host, Seen, Span};
+use crate::bottleneck::Processors;
+use config::settings::Watched;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Where a copy of a machine may have its configuration: Postern's, and that of VyOS.
+const CONFIGURATIONS: [&str; 2] = ["etc/postern/postern.conf", "config/config.boot"];
+
+/// What the rules say of this machine and of a configuration, or why that is not known. Counters are those since the machine has started.
+pub fn examine(configured: Result<&Watched, String>) -> Health {
+    apply(Path::new("/"), &Machine::here(), configured)
+}
+
+/// The same of the machine whose `/proc`, `/sys`, `/dev`, `/lib` and `/etc` are below this root, with its configuration unless another one
+/// is given.
+pub fn examine_copy(root: &Path, configured: Option<Result<Watched, String>>) -> Health {
+    let configured = configured.unwrap_or_else(|| configuration(root));
+    apply(root, &Machine::read(root), configured.as_ref().map_err(Clone::clone))
+}
+
+fn configuration(root: &Path) -> Result<Watched, String> {
+    let path = CONFIGURATIONS.iter().map(|path| root.join(path)).find(|path| path.exists());
+    let path =
+        path.ok_or_else(|| format!("there is no configuration: /{} is not there", CONFIGURATIONS[0]))?;
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    read(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// What rules look at in a configuration, without the lines that are not understood: that of a router has more than a gateway knows.
+pub fn read(text: &str) -> Result<Watched, String> {
+    /// How often lines are left out: as many wrong ones are told at once.
+    const ROUNDS: usize = 8;
+    let mut text = text.to_owned();
+    let mut first = String::new();
+    for _ in 0..ROUNDS {
+        let errors = match config::parse(&text) {
+            Ok(tree) => return Ok(Watched::new(&tree)),
+            Err(errors) => errors,
+        };
+        let wrong: Vec<usize> = errors.iter().map(|error| error.location.line).collect();
+        if first.is_empty() {
+            first = errors.first().map(|error| error.reason.clone()).unwrap_or_default();
+        }
+        text = without(&text, &wrong);
+    }
+    Err(first)
+}
+
+/// A text without some lines; with the first one of a block the whole block is left out.
+fn without(text: &str, lines: &[usize]) -> String {
+    let is_in_braces = config::is_in_braces(text);
+    let mut kept = String::new();
+    // How many braces are open of a block that is left out.
+    let mut depth = 0;
+    for (at, line) in text.lines().enumerate() {
+        let (opens, closes) = (line.trim_end().ends_with('{'), line.trim() == "}");
+        if depth > 0 {
+            depth = (depth + usize::from(opens)).saturating_sub(usize::from(closes));
+        } else if !lines.contains(&(at + 1)) {
+            kept.push_str(line);
+        } else if is_in_braces && opens {
+            depth = 1;
+        }
+        kept.push('\n');
+    }
+    kept
+}
+
+fn apply(root: &Path, machine: &Machine, configured: Result<&Watched, String>) -> Health {
+    let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let Host { processors, available } = Host::read(&root.join("proc"));
+    let shares = processors.and_then(|all| all.since(Processors::default()));
+    let seen = Seen { shares, available, machine, span: Span::Boot, configured, facts: None, at };
+    let mut health = Health { at, ..Health::default() };
+    for rule in RULES.iter().filter(|rule| rule.is_of_machine()) {
+        let verdict = rule.check_machine(&seen, None);
+        health.alerts.extend(alerts(rule, &verdict, at));
+        health.rules.push(shown(rule, verdict));
+    }
+    health
+}
+
+fn alerts(rule: &Rule, verdict: &Verdict, at: u64) -> Vec<Alert> {
+    let Verdict::Failing(troubles) = verdict else { return Vec::new() };
+    let one = |trouble: &super::rules::Trouble| Alert {
+        rule: rule.name.to_owned(),
+        severity: rule.severity,
+        subject: trouble.subject.clone(),
+        sentence: trouble.sentence.clone(),
+        remedy: trouble.remedy.clone(),
+        state: AlertState::Firing,
+        since: at,
+        firing_since: Some(at),
+        resolved_at: None,
+    };
+    troubles.iter().map(one).collect()
+}
+
+fn shown(rule: &Rule, verdict: Verdict) -> Shown {
+    let (state, why, failing) = match verdict {
+        Verdict::Ok => (State::Ok, None, 0),
+        Verdict::Failing(troubles) => (State::Firing, None, troubles.len()),
+        Verdict::Unknown(why) => (State::Unknown, Some(why), 0),
+        Verdict::Disabled => (State::Disabled, None, 0),
+    };
+    Shown {
+        rule: rule.name.to_owned(),
+        severity: rule.severity,
+        about: rule.about(None),
+        state,
+        why,
+        duration_seconds: rule.lasts.as_secs(),
+        threshold: rule.threshold,
+        failing,
+    }
+}

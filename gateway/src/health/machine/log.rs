@@ -1,0 +1,339 @@
+//! What the kernel has said of accelerators and of memory: `/dev/kmsg`, or a file of its log in a copy of a machine.
+//! <https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg>
+
+use super::files::{Files, Known, why};
+use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt;
+
+/// Where a copy of a machine may have the log, the best first.
+const COPIES: [&str; 5] =
+    ["dev/kmsg", "var/log/dmesg", "var/log/kern.log", "var/log/messages", "var/log/syslog"];
+/// Bytes of a record: CONSOLE_EXT_LOG_MAX of the kernel is 8192.
+const RECORD: usize = 16 << 10;
+/// Records and bytes that are read at most.
+const RECORDS: usize = 1 << 17;
+const BYTES: u64 = 16 << 20;
+/// Lines that are kept: the last ones.
+const KEPT: usize = 2000;
+
+/// What a line is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// A device works again.
+    Started,
+    /// Its firmware does not answer.
+    Heartbeat,
+    /// More was asked of it than it has room for.
+    Overflow,
+    /// It has made an error that cannot be corrected.
+    Uncorrectable,
+    /// There was no memory.
+    Memory,
+    /// Its firmware was not loaded.
+    Firmware,
+    /// It did not start, or was stopped.
+    Down,
+    /// A processor is too hot, and is slowed down.
+    Hot,
+    /// It is no longer.
+    Cool,
+}
+
+/// A line about an accelerator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// What it is about.
+    pub topic: Topic,
+    /// The devices that it names, by `qat_dev0` or an address of PCI.
+    pub devices: Vec<String>,
+    /// The line without what a terminal would obey.
+    pub text: String,
+}
+
+/// The lines of the log of this machine, or of a copy of one.
+pub(super) fn read(files: Files<'_>) -> Known<Vec<Said>> {
+    let mut first = None;
+    for path in COPIES {
+        match lines(files, path) {
+            Ok(text) => return Ok(parse(&text)),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(first.unwrap_or_default())
+}
+
+fn lines(files: Files<'_>, path: &str) -> Known<String> {
+    let failed = |error: io::Error| why(path, &error);
+    let mut file = files.open(path).map_err(failed)?;
+    let is_device = file.metadata().map_err(failed)?.file_type().is_char_device();
+    let mut bytes = Vec::new();
+    if !is_device {
+        file.take(BYTES).read_to_end(&mut bytes).map_err(failed)?;
+        return Ok(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    let mut record = vec![0; RECORD];
+    for _ in 0..RECORDS {
+        match file.read(&mut record) {
+            Ok(0) => break,
+            Ok(read) => bytes.extend_from_slice(&record[..read]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            // The record was overwritten before it was read.
+            Err(error) if error.raw_os_error() == Some(libc::EPIPE) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        if bytes.len() as u64 > BYTES {
+            break;
+        }
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The lines that are about accelerators, in records of the kernel, or in lines of its log as other programs write it.
+pub fn parse(text: &str) -> Vec<Said> {
+    let mut said: Vec<Said> = text.lines().filter_map(|line| about(message(line))).collect();
+    said.drain(..said.len().saturating_sub(KEPT));
+    said
+}
+
+/// The message of a record: `6,339,5140900,-;message`.
+fn message(line: &str) -> &str {
+    let Some((head, message)) = line.split_once(';') else { return line };
+    let numbers =
+        head.split(',').take(3).filter(|it| !it.is_empty() && it.bytes().all(|b| b.is_ascii_digit()));
+    if numbers.count() == 3 { message } else { line }
+}
+
+fn about(message: &str) -> Option<Said> {
+    // A record's dictionary follows it in lines of its own.
+    if message.starts_with(' ') && message.contains('=') {
+        return None;
+    }
+    let lower = message.to_lowercase();
+    let devices = devices(&lower);
+    let topic = topic(&lower, &devices)?;
+    let shown = |c: char| if c.is_control() { '?' } else { c };
+    Some(Said { topic, devices, text: message.trim().chars().take(300).map(shown).collect() })
+}
+
+/// The words in a line that name a device.
+fn devices(lower: &str) -> Vec<String> {
+    let words = lower.split(|c: char| c.is_whitespace() || "()[],;\"'".contains(c));
+    let name = |word: &str| {
+        let word = word.trim_end_matches(['.', ':', '!']);
+        let number = word.strip_prefix("qat_dev").unwrap_or_default();
+        let is_device = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        (is_device || is_address(word)).then(|| word.to_owned())
+    };
+    words.filter_map(name).collect()
+}
+
+/// Whether this is an address of PCI, such as `0000:3d:00.0`.
+fn is_address(word: &str) -> bool {
+    let is_hex =
+        |part: &str, digits: usize| part.len() == digits && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let parts: Vec<&str> = word.split([':', '.']).collect();
+    matches!(&parts[..], [domain, bus, device, function]
+        if is_hex(domain, 4) && is_hex(bus, 2) && is_hex(device, 2) && is_hex(function, 1))
+}
+
+/// The names that the kernel's drivers have for devices, which stand before the address: the name of the driver.
+const DRIVERS: [&str; 14] = [
+    "dh895xcc",
+    "dh895xccvf",
+    "c6xx",
+    "c6xxvf",
+    "c62x",
+    "c3xxx",
+    "c3xxxvf",
+    "d15xx",
+    "200xx",
+    "c4xxx",
+    "4xxx",
+    "401xx",
+    "420xx",
+    "6xxx",
+];
+
+fn topic(lower: &str, devices: &[String]) -> Option<Topic> {
+    let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    let mut tokens = lower.split(|c: char| !c.is_ascii_alphanumeric());
+    let is_accelerator = lower.contains("qat")
+        || lower.contains("quickassist")
+        || !devices.is_empty() && lower.split([' ', ':']).any(|word| DRIVERS.contains(&word));
+    if !is_accelerator {
+        if has(&["temperature above threshold", "cpu clock throttled", "thermal throttling"]) {
+            return Some(Topic::Hot);
+        }
+        if has(&["temperature/speed normal"]) {
+            return Some(Topic::Cool);
+        }
+        // The kernel ends programs when there is no memory at all.
+        let is_ours = has(&["(postern)", "postern invoked oom-killer"]);
+        return (is_ours && has(&["out of memory", "oom-killer", "oom_reaper"])).then_some(Topic::Memory);
+    }
+    let fails =
+        has(&["fail", "error", "cannot", "can't", "unable", "not found", "missing", "timeout", "lost"]);
+    let is_healthy = has(&["device is healthy", "heartbeat ok"]);
+    Some(match () {
+        () if has(&["started"]) && has(&["acceleration engine"])
+            || has(&[
+                "is ready for use",
+                "successfully initialized",
+                "is up and running",
+                "reset completed",
+            ]) =>
+        {
+            Topic::Started
+        }
+        () if has(&["uncorrectable", "severity=uncorrected", "fatal error", "severity=fatal"]) => {
+            Topic::Uncorrectable
+        }
+        () if has(&["heartbeat", "heart beat"])
+            && (fails || has(&["not responding", "missed"]))
+            && !is_healthy =>
+        {
+            Topic::Heartbeat
+        }
+        () if has(&["device is not responding", "does not respond"])
+            || fails && has(&["admin msg", "admin message"]) =>
+        {
+            Topic::Heartbeat
+        }
+        () if tokens.any(|token| matches!(token, "ring" | "rings" | "queue"))
+            && has(&["overflow", "is full", "ring full", "no space", "no room"]) =>
+        {
+            Topic::Overflow
+        }
+        () if has(&[
+            "out of memory",
+            "no memory",
+            "enomem",
+            "error -12",
+            "page allocation failure",
+            "swiotlb buffer is full",
+        ]) || fails && has(&["alloc"]) && !has(&["irq", "interrupt", "vector"]) =>
+        {
+            Topic::Memory
+        }
+        () if fails && has(&["firmware", " fw", "_fw", "uof", "mmp", "microcode"]) => Topic::Firmware,
+        () if has(&[
+            "failed to init",
+            "failed init",
+            "failed to start",
+            "start failed",
+            "not available",
+            "unusable",
+        ]) || has(&[
+            "restart device failed",
+            "restart failed",
+            "failed to send init",
+            "can't recover",
+            "hardware error",
+        ]) || has(&["probe"]) && has(&["failed with error"]) =>
+        {
+            Topic::Down
+        }
+        () => return None,
+    })
+}
+
+/// The last line that says that a processor is too hot, unless a later one says that it is no longer.
+pub(in super::super) fn heat(log: &[Said]) -> Option<&Said> {
+    log.iter()
+        .rev()
+        .find(|said| matches!(said.topic, Topic::Hot | Topic::Cool))
+        .filter(|it| it.topic == Topic::Hot)
+}
+
+/// The last line of a topic that no later line takes back: a device that has started again works.
+pub(in super::super) fn unresolved(log: &[Said], topic: Topic) -> Option<&Said> {
+    let (at, said) = log.iter().enumerate().rev().find(|(_, said)| said.topic == topic)?;
+    // An error of the hardware is one also after a reset.
+    let is_over = topic != Topic::Uncorrectable
+        && log[at..].iter().filter(|later| later.topic == Topic::Started).any(|later| {
+            said.devices.is_empty()
+                || later.devices.is_empty()
+                || later.devices.iter().any(|device| said.devices.contains(device))
+        });
+    (!is_over).then_some(said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topics(text: &str) -> Vec<Topic> {
+        parse(text).into_iter().map(|said| said.topic).collect()
+    }
+
+    #[test]
+    fn lines_of_the_guide_and_of_the_drivers_are_understood() {
+        for (line, topic) in [
+            ("3,812,93012345,-;qat_dev0: heartbeat failed", Topic::Heartbeat),
+            ("3,813,93012345,-;qat_dev0: ring buffer overflow", Topic::Overflow),
+            ("3,814,93012345,-;qat_dev0: uncorrectable error detected", Topic::Uncorrectable),
+            ("3,815,93012345,-;Intel QAT: failed to allocate memory", Topic::Memory),
+            ("[    5.120000] qat_c3xxx 0000:00:0b.0: Firmware load failed", Topic::Firmware),
+            ("Nov 27 10:00:00 gw kernel: qat_c3xxx 0000:00:0b.0: Failed to initialize qat_dev0", Topic::Down),
+            ("3,1,1,-;QAT: Device qat_dev0 is NOT available", Topic::Down),
+            ("3,1,1,-;4xxx 0000:6b:00.0: Uncorrectable error detected in AE: 0x1", Topic::Uncorrectable),
+            (
+                "3,1,1,-;4xxx 0000:6b:00.0: Direct firmware load for qat_4xxx.bin failed with error -2",
+                Topic::Firmware,
+            ),
+            ("3,1,1,-;c6xx 0000:3d:00.0: Failed to load acceleration FW", Topic::Firmware),
+            ("3,1,1,-;c6xx 0000:3d:00.0: Failed to initialise Acceleration Engine", Topic::Down),
+            ("3,1,1,-;c6xx 0000:3d:00.0: Restart device failed", Topic::Down),
+            ("6,1,1,-;c6xx 0000:3d:00.0: qat_dev0 started 9 acceleration engines", Topic::Started),
+            ("6,1,1,-;kernel: QAT: Device qat_dev0 is ready for use", Topic::Started),
+            ("3,1,1,-;Out of memory: Killed process 812 (postern) total-vm:1kB", Topic::Memory),
+            ("4,1,1,-;4xxx 0000:6b:00.0: swiotlb buffer is full (sz: 4096 bytes)", Topic::Memory),
+            (
+                "2,1,1,-;mce: CPU0: Package temperature above threshold, cpu clock throttled (total events = 9)",
+                Topic::Hot,
+            ),
+        ] {
+            assert_eq!(topics(line), [topic], "{line}");
+        }
+    }
+
+    #[test]
+    fn other_lines_are_about_nothing() {
+        for line in [
+            "6,1,1,-;qat_c3xxx 0000:00:0b.0: enabling device (0000 -> 0002)",
+            "6,1,1,-;qat_c3xxx 0000:00:0b.0: Enabling MSI IRQ 24",
+            "4,1,1,-;4xxx 0000:6b:00.0: Correctable error detected in AE: 0x1",
+            "3,1,1,-;Out of memory: Killed process 812 (java) total-vm:1kB",
+            "3,1,1,-;nvme 0000:01:00.0: failed to allocate memory",
+            "3,1,1,-;eth0: ring buffer overflow",
+            " SUBSYSTEM=pci qat=heartbeat failed",
+            "",
+            ";;;,,,",
+        ] {
+            assert_eq!(topics(line), [], "{line}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_has_started_again_is_well_and_another_is_not() {
+        let log = parse(
+            "3,1,1,-;qat_dev0: heartbeat failed\n3,2,1,-;qat_dev0: uncorrectable error detected\n\
+             6,3,1,-;c6xx 0000:3d:00.0: qat_dev0 started 9 acceleration engines\n",
+        );
+        assert_eq!(unresolved(&log, Topic::Heartbeat), None);
+        assert!(unresolved(&log, Topic::Uncorrectable).is_some(), "hardware");
+        let log =
+            parse("3,1,1,-;qat_dev1: heartbeat failed\n6,3,1,-;QAT: Device qat_dev0 is ready for use\n");
+        assert_eq!(
+            unresolved(&log, Topic::Heartbeat).map(|said| &*said.text),
+            Some("qat_dev1: heartbeat failed")
+        );
+        assert_eq!(log[0].devices, ["qat_dev1"]);
+        let hot = "2,1,1,-;CPU0: Core temperature above threshold, cpu clock throttled (total events = 1)\n";
+        let cool = "6,2,1,-;CPU0: Core temperature/speed normal\n";
+        let is_hot = |text: &str| heat(&parse(text)).is_some();
+        assert!(
+            is_hot(hot) && is_hot(&format!("{cool}{hot}")) && !is_hot(&format!("{hot}{cool}")) && !is_hot("")
+        );
+    }
+}

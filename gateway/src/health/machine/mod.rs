@@ -1,0 +1,159 @@
+//! What the machine says of itself that changes slowly: accelerators, processors, memory, counters of the kernel. It is read each half
+//! minute, from files below a root, which may be a copy of another machine's `/proc` and `/sys`.
+
+mod counters;
+mod devices;
+mod files;
+mod heat;
+mod links;
+mod log;
+
+pub use counters::{advanced_errors, default_route, hides_aes, huge_pages, softnet, udp, udp6};
+pub use files::Known;
+pub use log::parse as parse_log;
+
+pub(super) use counters::Lossy;
+pub(super) use devices::Device;
+pub(super) use heat::Heat;
+pub(super) use links::Links;
+pub(super) use log::{Said, Topic, heat, unresolved};
+
+use crypto::machine::Machine as Means;
+use crypto::machine::Processor;
+use files::Files;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What a machine says of itself.
+#[derive(Clone, Debug)]
+pub(super) struct Machine {
+    pub(super) processor: Known<Processor>,
+    /// QuickAssist devices.
+    pub(super) devices: Known<Vec<Device>>,
+    /// What the kernel has said of them.
+    pub(super) log: Known<Vec<Said>>,
+    pub(super) heat: Known<Heat>,
+    /// How many processors have each governor of the frequency.
+    pub(super) governors: Known<BTreeMap<String, usize>>,
+    /// Packets that wait for a processor.
+    pub(super) backlog: Known<Lossy>,
+    /// UDP datagrams that wait for a program.
+    pub(super) datagrams: Known<Lossy>,
+    /// Huge pages, and those that nobody has.
+    pub(super) huge_pages: Known<(u64, u64)>,
+    pub(super) links: Known<Links>,
+    /// Where `OPENSSL_ia32cap` is set to a value that hides AES.
+    pub(super) masks: Vec<String>,
+    /// Whether the clock is synchronised.
+    pub(super) clock: Known<bool>,
+}
+
+/// Whether this is the folder of a processor: `cpu0`.
+fn is_processor(name: &str) -> bool {
+    name.strip_prefix("cpu")
+        .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+impl Machine {
+    /// Reads this machine.
+    pub(super) fn here() -> Self {
+        let mut machine = Self::read(Path::new("/"));
+        machine.clock = port::clock::is_synchronised().map_err(|error| format!("adjtimex: {error}"));
+        // Files say what is set for a daemon; this one has what is set for it.
+        machine.masks = std::env::var("OPENSSL_ia32cap")
+            .ok()
+            .filter(|value| hides_aes(value))
+            .map(|_| "the environment of the daemon".to_owned())
+            .into_iter()
+            .collect();
+        machine
+    }
+
+    /// Reads the machine whose `/proc`, `/sys`, `/dev`, `/lib` and `/etc` are below this root.
+    pub(super) fn read(root: &Path) -> Self {
+        let files = Files { root };
+        let means = Means::read(root);
+        let text = |path: &str, parsed: fn(&str) -> Option<Lossy>| {
+            let odd = || format!("/{path} has not the form that is known");
+            files.text(path).and_then(|text| parsed(&text).ok_or_else(odd))
+        };
+        let processor = files.text("proc/cpuinfo").map(|_| means.processor.clone());
+        Self {
+            devices: devices::read(files, &means),
+            log: log::read(files),
+            heat: heat::read(files),
+            governors: governors(files),
+            backlog: text("proc/net/softnet_stat", softnet),
+            datagrams: datagrams(text("proc/net/snmp", udp), text("proc/net/snmp6", udp6)),
+            huge_pages: pages(files),
+            links: links::read(files),
+            masks: masks(files),
+            clock: Err("files do not say it: ask on the machine".to_owned()),
+            processor,
+        }
+    }
+}
+
+/// Huge pages of all sizes, and those that nobody has; `/proc/meminfo` has those of one size only.
+fn pages(files: Files<'_>) -> Known<(u64, u64)> {
+    let sizes = files.names("sys/kernel/mm/hugepages").unwrap_or_default();
+    let counts = sizes.iter().filter_map(|size| {
+        let of = |name: &str| files.number::<u64>(&format!("sys/kernel/mm/hugepages/{size}/{name}")).ok();
+        Some((of("nr_hugepages")?, of("free_hugepages")?))
+    });
+    let sum =
+        |(all, free): (u64, u64), (more, unused)| (all.saturating_add(more), free.saturating_add(unused));
+    match counts.reduce(sum) {
+        Some(known) => Ok(known),
+        None => {
+            let text = files.text("proc/meminfo")?;
+            huge_pages(&text).ok_or_else(|| "/proc/meminfo has no HugePages_Free".to_owned())
+        }
+    }
+}
+
+/// A kernel without IPv6 has no counters of it.
+fn datagrams(four: Known<Lossy>, six: Known<Lossy>) -> Known<Lossy> {
+    let (four, six) = (four?, six.unwrap_or_default());
+    Ok(Lossy { taken: four.taken.saturating_add(six.taken), lost: four.lost.saturating_add(six.lost) })
+}
+
+/// The governors, with the driver and the preference for those that leave the choice to the processor.
+fn governors(files: Files<'_>) -> Known<BTreeMap<String, usize>> {
+    let processors = files.names("sys/devices/system/cpu")?;
+    let mut governors = BTreeMap::new();
+    let mut problem = None;
+    for processor in processors.iter().filter(|name| is_processor(name)) {
+        let file = |name: &str| files.text(&format!("sys/devices/system/cpu/{processor}/cpufreq/{name}"));
+        match file("scaling_governor") {
+            Ok(governor) => {
+                let driver = file("scaling_driver").unwrap_or_default();
+                // These two choose the frequency in hardware, and a preference says which: their powersave is no governor that stays low.
+                let chooses =
+                    ["intel_pstate", "amd-pstate-epp"].contains(&&*driver) && governor == "powersave";
+                let word = match file("energy_performance_preference") {
+                    Ok(preference) if chooses => format!("{governor}, {preference}"),
+                    _ => governor,
+                };
+                *governors.entry(word).or_default() += 1;
+            }
+            Err(why) => problem = problem.or(Some(why)),
+        }
+    }
+    let problem = problem.unwrap_or_else(|| "/sys/devices/system/cpu has no processor".to_owned());
+    if governors.is_empty() { Err(problem) } else { Ok(governors) }
+}
+
+/// Files that set the environment of the daemon, or of all programs.
+fn masks(files: Files<'_>) -> Vec<String> {
+    let mut paths = ["etc/environment", "etc/default/postern"].map(str::to_owned).to_vec();
+    for folder in ["etc/systemd/system/postern.service.d", "run/systemd/system/postern.service.d"] {
+        paths.extend(files.names(folder).unwrap_or_default().iter().map(|name| format!("{folder}/{name}")));
+    }
+    let hides = |path: &String| {
+        let text = files.text(path).unwrap_or_default();
+        let values = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+        values.filter_map(|line| line.split_once("OPENSSL_ia32cap=")).any(|(_, value)| hides_aes(value))
+    };
+    paths.into_iter().filter(hides).map(|path| format!("/{path}")).collect()
+}

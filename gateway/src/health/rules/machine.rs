@@ -1,0 +1,199 @@
+//! Rules about the machine: its processors, memory, network counters and clock.
+
+use super::super::machine::{Known, Lossy, Machine, heat as told_heat};
+use super::super::sight::{Seen, Span};
+use super::{Found, Trouble, part};
+use crypto::machine::{Capability, Certainty, has_aes_in_truth};
+
+/// Of what was counted since the machine has started, so much is wrong: one in ten thousand, or a hundred.
+const LOST_PART: f64 = 1e-4;
+const LOST_COUNT: u64 = 100;
+
+const TUNE: &str = "set system option performance throughput";
+
+pub(super) fn stolen(seen: &Seen<'_>, percent: u32) -> Found {
+    let stolen = seen.shares.ok_or("/proc/stat has no times of processors yet")?.stolen;
+    let sentence = format!("The hypervisor takes {:.0}% of the processor time.", 100.0 * stolen);
+    let taken =
+        (stolen >= part(percent)).then(|| Trouble::new("processors", sentence, "postern show bottleneck"));
+    Ok(taken.into_iter().collect())
+}
+
+pub(super) fn memory_low(seen: &Seen<'_>, percent: u32) -> Found {
+    let available = seen.available.clone()?;
+    let sentence = format!("Only {:.1}% of the memory is available.", 100.0 * available);
+    let low = available < part(percent);
+    Ok(low.then(|| Trouble::new("memory", sentence, "postern show system processes")).into_iter().collect())
+}
+
+/// AES instructions that a hypervisor or the firmware hides, that the processor has not, or that a variable switches off.
+pub(super) fn aes_missing(seen: &Seen<'_>, _: u32) -> Found {
+    let mut found: Vec<Trouble> = seen
+        .machine
+        .masks
+        .iter()
+        .map(|place| {
+            let sentence = format!("OPENSSL_ia32cap in {place} switches the AES instructions off.");
+            Trouble::new(
+                "OPENSSL_ia32cap",
+                sentence,
+                format!("remove OPENSSL_ia32cap from {place}, and restart postern"),
+            )
+        })
+        .collect();
+    let processor = match &seen.machine.processor {
+        Ok(processor) if !processor.flags.is_empty() => processor,
+        // What is found is wrong, whatever else there is.
+        _ if !found.is_empty() => return Ok(found),
+        Ok(_) => return Err("/proc/cpuinfo has no flags".to_owned()),
+        Err(why) => return Err(why.clone()),
+    };
+    if processor.has(Capability::Aes) {
+        return Ok(found);
+    }
+    let is_x86 = !processor.vendor.is_empty();
+    let truth = has_aes_in_truth(processor);
+    let is_virtual = processor.hypervisor.is_some() || processor.has_flag("hypervisor");
+    let model = &processor.model;
+    let (sentence, remedy) = if is_virtual && (is_x86 || truth.is_some()) {
+        (
+            format!("The hypervisor hides the AES instructions of the processor: {model} has no flag aes."),
+            "on the host, CPU type host: libvirt <cpu mode='host-passthrough'/>; Proxmox qm set ID --cpu host; qemu -cpu host, or a \
+             type with +aes; VMware a newer EVC mode",
+        )
+    } else if let Some(Certainty::Sure(_) | Certainty::Likely(_)) = truth {
+        (
+            format!(
+                "The firmware has disabled the AES instructions of the processor: {model} has no flag aes."
+            ),
+            "in the firmware settings (BIOS), under security or processor features: enable AES-NI",
+        )
+    } else if is_x86 {
+        (
+            format!("The processor has no AES instructions: {model}."),
+            "WireGuard, or for IPsec set vpn ipsec esp-group NAME proposal 1 encryption chacha20poly1305, which need none",
+        )
+    } else {
+        // Other processors without them are meant for other ciphers.
+        return Ok(found);
+    };
+    found.push(Trouble::new("processor", sentence, remedy));
+    Ok(found)
+}
+
+/// Temperatures at their limit, and processors that were slowed down because of theirs.
+pub(super) fn hot(seen: &Seen<'_>, _: u32) -> Found {
+    let said = seen.machine.log.as_ref().ok().and_then(|log| told_heat(log));
+    let said = said.map(|said| {
+        let sentence = format!("A processor is too hot: the kernel says \"{}\".", said.text);
+        Trouble::new("kernel", sentence, COOL)
+    });
+    let heat = match &seen.machine.heat {
+        Ok(heat) => heat,
+        Err(_) if said.is_some() => return Ok(said.into_iter().collect()),
+        // The host has the sensors, and acts on them.
+        Err(_) if is_virtual(seen.machine) => return Ok(Vec::new()),
+        Err(why) => return Err(why.clone()),
+    };
+    let mut found: Vec<Trouble> = heat
+        .hot
+        .iter()
+        .map(|it| {
+            let sentence = format!("{} is at {} C; its limit is {} C.", it.name, it.celsius, it.limit);
+            Trouble::new(it.name.clone(), sentence, COOL)
+        })
+        .collect();
+    let more = match (heat.throttled, seen.span) {
+        (Some(now), Span::Boot) => Some((now, "since the machine has started")),
+        (Some(now), Span::Since(Machine { heat: Ok(before), .. }, _)) => {
+            Some((now.saturating_sub(before.throttled.unwrap_or(now)), "within the last half minute"))
+        }
+        _ => None,
+    };
+    if let Some((count, when)) = more.filter(|(count, _)| *count > 0) {
+        let sentence = format!("Heat has slowed processors down {count} times {when}.");
+        found.push(Trouble::new("thermal throttling", sentence, COOL));
+    }
+    found.extend(said.filter(|_| found.is_empty()));
+    Ok(found)
+}
+
+const COOL: &str = "postern show environment sensors; see to fans, dust and the air of the room";
+
+fn is_virtual(machine: &Machine) -> bool {
+    let of = |it: &crypto::machine::Processor| it.hypervisor.is_some() || it.has_flag("hypervisor");
+    machine.processor.as_ref().is_ok_and(of)
+}
+
+/// A governor that keeps the frequency low, or waits long before it rises.
+pub(super) fn governor(seen: &Seen<'_>, _: u32) -> Found {
+    let governors = match &seen.machine.governors {
+        Ok(governors) => governors,
+        // The host has the frequencies.
+        Err(_) if is_virtual(seen.machine) => return Ok(Vec::new()),
+        Err(why) => return Err(why.clone()),
+    };
+    let is_slow = |word: &str| match word.split_once(", ") {
+        // The processor chooses by this preference.
+        Some((_, preference)) => matches!(preference, "power" | "balance_power"),
+        None => matches!(word, "powersave" | "conservative"),
+    };
+    let one = |(word, count): (&String, &usize)| {
+        let sentence =
+            format!("{count} processors have the governor {word}: their frequency does not follow the load.");
+        Trouble::new(word.clone(), sentence, TUNE)
+    };
+    Ok(governors.iter().filter(|(word, _)| is_slow(word)).map(one).collect())
+}
+
+/// Packets for which the backlog before a processor had no room.
+pub(super) fn backlog(seen: &Seen<'_>, most: u32) -> Found {
+    let lost = losses(seen, most, "packets", |machine| &machine.backlog)?;
+    let one = |lost| {
+        let sentence =
+            format!("The kernel dropped {lost} before a processor took them: its backlog was full.");
+        Trouble::new("backlog", sentence, TUNE)
+    };
+    Ok(lost.map(one).into_iter().collect())
+}
+
+/// Datagrams for which the buffer of a socket had no room.
+pub(super) fn receive_buffer(seen: &Seen<'_>, most: u32) -> Found {
+    let lost = losses(seen, most, "UDP datagrams", |machine| &machine.datagrams)?;
+    let one = |lost| {
+        let sentence = format!("The kernel dropped {lost}, as the receive buffer of a socket was full.");
+        Trouble::new("receive buffer", sentence, format!("postern show bottleneck; {TUNE}"))
+    };
+    Ok(lost.map(one).into_iter().collect())
+}
+
+/// How many were lost, if those are many.
+fn losses(
+    seen: &Seen<'_>,
+    most: u32,
+    what: &str,
+    of: fn(&Machine) -> &Known<Lossy>,
+) -> Result<Option<String>, String> {
+    let now = of(seen.machine).clone()?;
+    match seen.span {
+        Span::First => Err("a rate needs two readings, half a minute apart".to_owned()),
+        Span::Boot => {
+            let is_much = now.lost >= LOST_COUNT || now.lost > 0 && now.part() >= LOST_PART;
+            Ok(is_much.then(|| format!("{} {what} since the machine has started", now.lost)))
+        }
+        Span::Since(before, seconds) => {
+            let lost = now.since(of(before).clone()?).ok_or("the counters went back")?.lost as f64 / seconds;
+            Ok((lost >= f64::from(most)).then(|| format!("{lost:.0} {what} a second")))
+        }
+    }
+}
+
+pub(super) fn clock(seen: &Seen<'_>, _: u32) -> Found {
+    let is_synchronised = seen.machine.clock.clone()?;
+    let sentence =
+        "Nothing keeps the clock of the machine right: certificates and WireGuard's handshakes depend on it.";
+    let trouble = || {
+        Trouble::new("clock", sentence.to_owned(), "timedatectl set-ntp true; timedatectl timesync-status")
+    };
+    Ok((!is_synchronised).then(trouble).into_iter().collect())
+}
