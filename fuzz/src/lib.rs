@@ -16,6 +16,7 @@ pub mod page;
 pub mod reassembly;
 pub mod requests;
 pub mod secgw;
+pub mod stamp;
 
 use config::Text;
 use config::merge::{Side, merge};
@@ -87,6 +88,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("enrollment", enrollment::tokens),
     ("page", page::places),
     ("agentx", agentx::messages),
+    ("stamp", stamp::packets),
     ("secgw", secgw::files),
     ("fragments", reassembly::fragments),
     ("faults", faults),

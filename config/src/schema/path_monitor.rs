@@ -19,7 +19,7 @@ pub(super) static NODES: &[Node] = &[
     values(
         "service path-monitor interface",
         Type::Interface("wg"),
-        "WireGuard interface whose peers are all probed, at the first single address of their allowed-ips",
+        "WireGuard interface whose peers are all probed, at an address of each",
     ),
     value("service path-monitor interval", INTERVAL, "Seconds between two probes of a tunnel").or("1"),
     value(

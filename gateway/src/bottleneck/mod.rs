@@ -10,10 +10,12 @@
 
 mod diagnose;
 mod host;
+mod path;
 mod words;
 
 pub use diagnose::diagnose;
 pub use host::{Processors, Shares};
+pub use path::name_black_holes;
 
 use crate::api::model::{Drop, Handoff, Offload, StageTime, Thread, Worker};
 use std::time::Instant;

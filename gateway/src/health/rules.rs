@@ -7,6 +7,7 @@ use super::model::Severity::{self, Critical, Warning};
 use super::sight::{Sight, drops};
 use crate::api::model::{CryptoEngine, EngineState, Offload, OffloadState, Thread};
 use crate::facts::model::{Protocol, State, Tunnel};
+use crate::path::model::{Mtu, Path, State as Reach};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -92,6 +93,8 @@ pub static RULES: &[Rule] = &[
     rule("drops-rising", Warning, 10, "interfaces that drop {} packets a second or more", drops_rising)
         .from(10),
     rule("thread-busy", Warning, 30, "threads that use {}% of a processor", thread_busy).from(95),
+    rule("path-loss", Warning, 30, "tunnels that lose {}% of their probes or more", path_loss).from(10),
+    rule("path-black-hole", Critical, 0, "tunnels that lose large packets only", black_hole),
     rule("engine-failed", Warning, 0, "crypto engines that have failed", engine_failed),
     rule("offload-failed", Warning, 0, "offloads that the kernel stopped to take", offload_failed),
     rule("processor-stolen", Warning, 30, "a hypervisor that takes {}% of the processors", stolen).from(10),
@@ -184,6 +187,44 @@ fn thread_busy(sight: &Sight<'_>, percent: u32) -> Found {
         (ran >= part(percent)).then(|| Trouble::new(thread.name.clone(), sentence, "postern show bottleneck"))
     };
     Ok(sight.now.threads.iter().filter_map(one).collect())
+}
+
+/// Tunnels that are up and probed. One that is down is an alert of its own, and one that waits may be a traveller's.
+fn probed<'a>(sight: &'a Sight<'_>) -> impl Iterator<Item = (&'a Tunnel, &'a Path)> {
+    let up = sight.now.tunnels.iter().filter(|tunnel| tunnel.state == State::Up);
+    up.filter_map(|tunnel| Some((tunnel, tunnel.path.as_deref()?)))
+}
+
+fn path_loss(sight: &Sight<'_>, percent: u32) -> Found {
+    let one = |(tunnel, path): (&Tunnel, &Path)| {
+        let loss = path.loss_ratio.filter(|loss| *loss >= part(percent))?;
+        let name = name(tunnel);
+        let sentence = if path.state == Reach::Silent {
+            format!("{} does not answer through the tunnel {name}.", path.address)
+        } else {
+            format!("The tunnel {name} lost {:.0}% of its last probes.", 100.0 * loss)
+        };
+        Some(Trouble::new(name, sentence, "postern show path"))
+    };
+    Ok(probed(sight).filter_map(one).collect())
+}
+
+fn black_hole(sight: &Sight<'_>, _: u32) -> Found {
+    let holes = probed(sight).filter(|(_, path)| path.mtu == Mtu::BlackHole);
+    let one = |(tunnel, path): (&Tunnel, &Path)| {
+        let sentence = match path.path_mtu_bytes {
+            Some(size) => {
+                format!(
+                    "The tunnel {} loses packets of more than {size} bytes without an ICMP error.",
+                    name(tunnel)
+                )
+            }
+            None => format!("The tunnel {} loses all large packets without an ICMP error.", name(tunnel)),
+        };
+        let remedy = path.mtu_remedy.as_deref().unwrap_or("postern show path");
+        Trouble::new(name(tunnel), sentence, remedy)
+    };
+    Ok(holes.map(one).collect())
 }
 
 fn engine_failed(sight: &Sight<'_>, _: u32) -> Found {

@@ -52,6 +52,8 @@ pub struct Path {
     pub path_mtu_bytes: Option<u32>,
     /// What is known of the MTU.
     pub mtu: Mtu,
+    /// What sets the MTU of the tunnel to that size, for a black hole.
+    pub mtu_remedy: Option<String>,
     /// What is wrong, in a sentence.
     pub problem: Option<String>,
     /// What to type.

@@ -229,6 +229,7 @@ impl Session {
             _ => Mtu::Unknown,
         };
         let (problem, remedy) = self.problem(state).unzip();
+        let hole = found.filter(|found| found.mtu == Mtu::BlackHole).and_then(|found| found.size);
         Path {
             target: self.name.clone(),
             interface: self.target.interface.clone(),
@@ -251,6 +252,7 @@ impl Session {
             tunnel_mtu_bytes: self.search.as_ref().and_then(Search::top),
             path_mtu_bytes: found.and_then(|found| found.size),
             mtu,
+            mtu_remedy: hole.map(|size| format!("{} {size}", self.target.mtu_command)),
             problem,
             remedy,
         }

@@ -258,10 +258,11 @@ impl Thread {
         }
     }
 
-    /// ICMP errors about our probes. All are read, or waiting would end at once for ever.
+    /// ICMP errors about our probes, and about echo requests of other programs.
     fn read_errors(&mut self, socket: &ProbeSocket, place: Place, buffer: &mut [u8]) {
         let now = self.begun.elapsed();
-        while let Ok(Some(refused)) = socket.receive_error(buffer) {
+        for _ in 0..MOST_AT_ONCE {
+            let Ok(Some(refused)) = socket.receive_error(buffer) else { return };
             let Some(mtu) = refused.mtu else { continue };
             let quoted = &buffer[..refused.length];
             let Some(sessions) = self.by_address.get(&refused.to) else { continue };
