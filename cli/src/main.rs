@@ -64,6 +64,7 @@ mod show_machine;
 mod show_metrics;
 mod show_nat;
 mod show_openvpn;
+mod show_path;
 mod show_qat;
 mod show_secgw;
 mod show_snmp;

@@ -17,6 +17,7 @@ pub mod page;
 pub mod reassembly;
 pub mod requests;
 pub mod secgw;
+pub mod stamp;
 
 use config::Text;
 use config::merge::{Side, merge};
@@ -90,6 +91,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("agentx", agentx::messages),
     ("health", health::files),
     ("mail", health::answers),
+    ("stamp", stamp::packets),
     ("secgw", secgw::files),
     ("fragments", reassembly::fragments),
     ("faults", faults),

@@ -28,6 +28,7 @@ pub mod ipsec;
 pub mod machine;
 pub mod nat;
 pub mod openvpn;
+pub mod path;
 pub mod rights;
 pub mod router;
 pub mod secgw;

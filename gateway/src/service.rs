@@ -15,6 +15,7 @@ use crate::host::wants::Wants;
 use crate::https::Process;
 use crate::machine::Client;
 use crate::openvpn::dns::NameServers;
+use crate::path;
 use crate::secgw::Opener;
 use crate::snmp::SubAgent;
 use crate::tunnel_interface::{Counters, Removed};
@@ -237,5 +238,10 @@ pub trait View: Send + Sync {
     /// Its tunnels, each under the names of the configuration.
     fn tunnels(&self) -> Tunnels<'_> {
         Box::pin(std::future::ready(Vec::new()))
+    }
+
+    /// What it has measured of the path of tunnels.
+    fn paths(&self) -> Vec<path::model::Path> {
+        Vec::new()
     }
 }

@@ -17,6 +17,7 @@ pub mod offload;
 pub mod pace;
 pub mod partial_checksum;
 pub mod pcap;
+pub mod probe;
 pub mod raw;
 pub mod schedule;
 pub mod shaper;

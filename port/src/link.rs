@@ -105,11 +105,16 @@ pub(crate) fn set_mtu(name: &str, mtu: u16) -> Result<(), Errno> {
 pub fn mtu(name: &str) -> Result<u32, LinkError> {
     let mtu = || {
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-        let request = ask(&socket, name, libc::SIOCGIFMTU as _, |_| ())?;
-        // SAFETY: the request has filled in the MTU.
-        Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
+        mtu_by(&socket, name)
     };
     mtu().map_err(|error| LinkError::Step { interface: name.to_owned(), step: "its MTU", error })
+}
+
+/// The MTU of an interface, by a socket that is open.
+pub(crate) fn mtu_by(socket: &OwnedFd, name: &str) -> Result<u32, Errno> {
+    let request = ask(socket, name, libc::SIOCGIFMTU as _, |_| ())?;
+    // SAFETY: the request has filled in the MTU.
+    Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
 }
 
 /// The Ethernet address of an interface.

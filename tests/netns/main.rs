@@ -43,6 +43,7 @@ mod openvpn_tree_client;
 mod operational;
 mod operator;
 mod page;
+mod path;
 mod pinning;
 mod receive_threads;
 mod reload;

@@ -149,7 +149,8 @@ fn two_sites_of_ours_carry_data_and_one_that_is_gone_leaks_nothing() {
          set pki openvpn shared-secret tc key {}\n{node} mode site-to-site\n{node} local-address {}\n{node} remote-address {}\n\
          {node} local-address {}\n{node} remote-address {}\n{node} tls role passive\n{node} tls ca-certificate ca\n\
          {node} tls certificate it\n{node} tls crypt-key tc\n{node} keep-alive interval 1\n{node} keep-alive failure-count 4\n\
-         {node} openvpn-option 'route {} 255.255.0.0'\n",
+         {node} openvpn-option 'route {} 255.255.0.0'\n\
+         set service path-monitor target other address {}\nset service path-monitor target other interface vtun0\n",
         body("ca.pem"),
         body("server.pem"),
         body("server.key"),
@@ -159,6 +160,7 @@ fn two_sites_of_ours_carry_data_and_one_that_is_gone_leaks_nothing() {
         INSIDE_V6[1],
         INSIDE_V6[0],
         NETWORKS[0],
+        INSIDE[0],
     );
     let mut daemon = Postern::new(&sites.lab, "b", postern()).expect("a folder");
     daemon.write(&configuration);
@@ -179,6 +181,15 @@ fn two_sites_of_ours_carry_data_and_one_that_is_gone_leaks_nothing() {
         (&shown["interfaces"][0]["mode"], &session["common_name"]),
         (&"site-to-site".into(), &"client".into())
     );
+    // Probes go through the tunnel, too.
+    let is_measured = || {
+        let mut command = std::process::Command::new(postern());
+        let shown = command.args(["show", "path", "--json", "--api", &socket]).output().expect("it runs");
+        let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap_or_default();
+        let path = &shown[0]["targets"][0];
+        path["state"] == "answers" && path["peer"] == "site" && path["mtu"] == "fits"
+    };
+    wait_until(2 * PATIENCE, is_measured).expect("it is measured");
     // Without the process, nothing that is for the peer leaves.
     sites.lab.kill(process, Signal::KILL);
     let told = sites.lab.ip("b", &format!("route get {}", BEHIND[0]));

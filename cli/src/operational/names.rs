@@ -6,6 +6,7 @@ use crate::shell::api::{Router, Socket};
 use crate::{show_qat, vpn};
 use crypto::Cipher;
 use gateway::openvpn::model as openvpn;
+use gateway::path::model::{Path, Paths};
 use gateway::wireguard::model::Interfaces;
 use std::path::PathBuf;
 
@@ -27,6 +28,8 @@ pub(super) enum Names {
     MachineInterfaces(Option<Kind>),
     /// Accelerators of the family QAT.
     QatDevices,
+    /// Of `service path-monitor`.
+    Targets,
     /// Any number.
     Number,
     /// Any text.
@@ -54,6 +57,7 @@ impl Names {
                 let sessions = openvpn(api).into_iter().flat_map(|interface| interface.sessions);
                 sessions.filter_map(|session| session.common_name).collect()
             }
+            Self::Targets => paths(api).into_iter().map(|path| path.target).collect(),
             Self::IpsecPeers => peers(api).into_iter().map(|found| found.peer.name).collect(),
             Self::Tunnels => {
                 let named = peers(api).into_iter().filter(|found| found.peer.name == before);
@@ -86,4 +90,9 @@ fn openvpn(api: Option<PathBuf>) -> Vec<openvpn::Interface> {
 
 fn peers(api: Option<PathBuf>) -> Vec<vpn::Found> {
     vpn::peers(&Request::new(api, "/v1/vpn/ipsec", Vec::new())).unwrap_or_default()
+}
+
+fn paths(api: Option<PathBuf>) -> Vec<Path> {
+    let found: Vec<Paths> = Request::new(api, "/v1/path", Vec::new()).ask().unwrap_or_default();
+    found.into_iter().flat_map(|answer| answer.targets).collect()
 }

@@ -10,8 +10,8 @@ use crate::show_configuration as configuration;
 use crate::show_log::{self as log, Of};
 use crate::{
     advise, explain, explain_wireguard, reload, reset, show, show_bottleneck, show_crypto, show_https,
-    show_machine, show_metrics, show_nat, show_openvpn, show_qat, show_secgw, show_snmp, show_threads,
-    show_vpn, status, system, top,
+    show_machine, show_metrics, show_nat, show_openvpn, show_path, show_qat, show_secgw, show_snmp,
+    show_threads, show_vpn, status, system, top,
 };
 use gateway::openvpn::model::Mode;
 
@@ -21,6 +21,8 @@ const WIREGUARD_PEER: Argument =
     Argument { name: "PEER", about: "Name or public key of the peer", names: Names::WireguardPeers };
 const OPENVPN: Argument =
     Argument { name: "INTERFACE", about: "The OpenVPN interface", names: Names::OpenVpnInterfaces };
+const TARGET: Argument =
+    Argument { name: "TARGET", about: "Target of service path-monitor", names: Names::Targets };
 const CLIENT: Argument =
     Argument { name: "CLIENT", about: "Common name of the client", names: Names::OpenVpnClients };
 const IPSEC_PEER: Argument = Argument { name: "PEER", about: "Name of the peer", names: Names::IpsecPeers };
@@ -242,6 +244,15 @@ pub(super) static TABLE: &[Entry] = &[
     entry("show bottleneck NAME", "The same for one interface", show_bottleneck::show)
         .arguments(&[ANY])
         .asks("/v1/bottleneck"),
+    entry(
+        "show path",
+        "Show round-trip time, loss and MTU of the tunnels that are probed, and what is wrong with them",
+        show_path::show,
+    )
+    .asks("/v1/path"),
+    entry("show path TARGET", "The same for one target", show_path::show)
+        .arguments(&[TARGET])
+        .asks("/v1/path"),
     entry(
         "show health",
         "Show what is wrong with the gateway and what to do, as the daemon finds it each second",

@@ -4,6 +4,7 @@ use super::readings::{HISTORY, Row};
 use super::view::{Panel, Shown, Sort, View};
 use crate::monitor::rates::bits;
 use crate::output::{bytes, timestamp};
+use crate::show_path::milliseconds;
 use crate::tabulate::{duration, short_count};
 use gateway::facts::model::State;
 use ratatui::Frame;
@@ -49,7 +50,7 @@ const fn column(head: &'static str, width: usize, is_number: bool, sort: Option<
 }
 
 /// The columns behind the name, the most important first: those that do not fit are left out.
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 9] = [
     column("State", 7, false, Some(Sort::State)),
     column("In", 12, true, Some(Sort::In)),
     column("Out", 12, true, Some(Sort::Out)),
@@ -58,6 +59,7 @@ const COLUMNS: [Column; 8] = [
     column("Type", 9, false, None),
     column("Engine", 9, false, Some(Sort::Engine)),
     column("Lost/s", 7, true, Some(Sort::Lost)),
+    column("RTT", 9, true, Some(Sort::Rtt)),
 ];
 
 /// The narrowest column of names.
@@ -200,6 +202,7 @@ fn cells<'a>(row: &Row, now: u64, name: usize, columns: &[Column], colours: Colo
             "Handshake" => (age(row.last_handshake, now), Style::new()),
             "Type" => (row.protocol().to_owned(), Style::new()),
             "Engine" => (row.engine.clone().unwrap_or_else(|| "-".to_owned()), Style::new()),
+            "RTT" => (milliseconds(row.rtt_seconds), Style::new()),
             _ => (short_count(row.lost_per_second.round() as u64), Style::new()),
         };
         spans.push(Span::raw(" "));

@@ -7,6 +7,7 @@ use crate::Outcome;
 use crate::answer::Form;
 use crate::monitor::rates::bits;
 use crate::output::{now, timestamp};
+use crate::show_path::milliseconds;
 use std::io::Write;
 
 /// Prints the rates each second, or once.
@@ -68,8 +69,11 @@ fn line(time: &str, name: &str, row: &Row, now: u64) -> String {
         Kind::Peer => format!("{} {name}", row.protocol()),
     };
     let engine = row.engine.as_deref().unwrap_or("-");
+    let path = row.loss_ratio.map_or_else(String::new, |loss| {
+        format!(" rtt {} loss {:.0}%", milliseconds(row.rtt_seconds), 100.0 * loss)
+    });
     format!(
-        "{time} {kind} {} {rates} handshake {} engine {engine}\n",
+        "{time} {kind} {} {rates} handshake {} engine {engine}{path}\n",
         row.state,
         age(row.last_handshake, now)
     )

@@ -51,6 +51,9 @@ pub(super) struct Row {
     pub(super) sent_bytes: u64,
     /// Seconds since 1970.
     pub(super) last_handshake: Option<u64>,
+    /// The round-trip time inside of a peer that is probed, and the part of the probes that was lost.
+    pub(super) rtt_seconds: Option<f64>,
+    pub(super) loss_ratio: Option<f64>,
     /// How many tunnels an interface has.
     pub(super) tunnels: usize,
     /// Bits a second, received and sent, the newest last.
@@ -222,6 +225,8 @@ fn peer(socket: &str, tunnel: &Tunnel, engine: Option<String>) -> Row {
         received_bytes: tunnel.received_bytes,
         sent_bytes: tunnel.sent_bytes,
         last_handshake: tunnel.last_handshake,
+        rtt_seconds: tunnel.path.as_ref().and_then(|path| path.rtt_seconds),
+        loss_ratio: tunnel.path.as_ref().and_then(|path| path.loss_ratio),
         lost: tunnel.unsent_packets.unwrap_or_default(),
         ..Row::default()
     }

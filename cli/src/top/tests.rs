@@ -7,6 +7,7 @@ use super::{explanations, lines};
 use gateway::api::model::{CryptoCipher, CryptoDirection, CryptoPlace};
 use gateway::bottleneck::Processors;
 use gateway::facts::model::{Facts, Protocol, State, Tunnel};
+use gateway::path::model::Path;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -45,7 +46,10 @@ fn facts(second: u64, started: u64) -> Facts {
         "threads": [thread(11, "wg0 out", 420_000_000), thread(12, "wg0 in", 50_000_000)],
         "handoffs": [], "offloads": [], "engines": []
     });
-    serde_json::from_value(told).expect("facts")
+    let mut facts: Facts = serde_json::from_value(told).expect("facts");
+    let path = Path { rtt_seconds: Some(0.0123), loss_ratio: Some(0.05), ..Path::default() };
+    facts.tunnels[0].path = Some(Box::new(path));
+    facts
 }
 
 fn ciphers() -> Vec<CryptoCipher> {
@@ -123,16 +127,16 @@ fn a_screen_shows_what_was_told() {
 tunnels: 3 up, 0 waiting, 1 down  processors: 2, 75% busy, 1% stolen  memory of the daemon: 33.00 MiB
 threads: wg0 out 42%, wg0 in 5%
 
-Name                               State           In v          Out In and out    Handshake Type      Engine     Lost/s
-ipsec0                             up       20.0 Mbit/s   1.0 kbit/s           ██       1m8s ipsec     ipsec-mb        0
-ipsec0 oslo 1                      up       20.0 Mbit/s   1.0 kbit/s           ██       1m8s ipsec     ipsec-mb       40
-wg0                                down      1.0 Mbit/s  10.0 Mbit/s           ██       1m8s wireguard aws-lc         1K
-wg0 berlin                         up        1.0 Mbit/s  10.0 Mbit/s           ██       1m8s wireguard aws-lc         40
-vtun0                              up           0 bit/s      0 bit/s                    1m8s openvpn   ipsec-mb        0
-vtun0 a?[31mnn                     up           0 bit/s      0 bit/s                    1m8s openvpn   ipsec-mb       40
-wg0 rome                           down         0 bit/s      0 bit/s                   never wireguard aws-lc         40
+Name                     State           In v          Out In and out    Handshake Type      Engine     Lost/s       RTT
+ipsec0                   up       20.0 Mbit/s   1.0 kbit/s           ██       1m8s ipsec     ipsec-mb        0         -
+ipsec0 oslo 1            up       20.0 Mbit/s   1.0 kbit/s           ██       1m8s ipsec     ipsec-mb       40         -
+wg0                      down      1.0 Mbit/s  10.0 Mbit/s           ██       1m8s wireguard aws-lc         1K         -
+wg0 berlin               up        1.0 Mbit/s  10.0 Mbit/s           ██       1m8s wireguard aws-lc         40   12.3 ms
+vtun0                    up           0 bit/s      0 bit/s                    1m8s openvpn   ipsec-mb        0         -
+vtun0 a?[31mnn           up           0 bit/s      0 bit/s                    1m8s openvpn   ipsec-mb       40         -
+wg0 rome                 down         0 bit/s      0 bit/s                   never wireguard aws-lc         40         -
 
-1/7  q quit  Enter explain  / filter  v all  order: n name, s state, i in, o out, l lost, h handshake, e engine";
+1/7  q quit  Enter explain  / filter  v all  order: n name, s state, i in, o out, l lost, h handshake, e engine, r rtt";
     let shown = drawn(&mut view(), 120, 14);
     assert_eq!(shown.join("\n"), expected, "\n{}", shown.join("\n"));
 }
@@ -166,6 +170,8 @@ fn rows_are_ordered_by_what_a_key_names_and_the_same_key_reverses() {
     assert_eq!(names(&view)[0], "wg0 rome");
     press(&mut view, "l");
     assert_eq!(names(&view)[0], "wg0");
+    press(&mut view, "r");
+    assert_eq!(names(&view)[0], "wg0 berlin");
     press(&mut view, "v");
     assert_eq!((view.shown, names(&view).len()), (Shown::Interfaces, 3));
     press(&mut view, "v");
@@ -242,6 +248,10 @@ fn lines_have_the_same_without_characters_that_a_terminal_obeys() {
     assert_eq!(
         all[1],
         "1970-01-12T13:46:43Z ipsec ipsec0 oslo 1 up in 20.0 Mbit/s out 1.0 kbit/s lost/s 40 handshake 1m8s engine ipsec-mb"
+    );
+    assert!(
+        all[5].contains(" wg0 berlin ") && all[5].ends_with(" engine aws-lc rtt 12.3 ms loss 5%"),
+        "{text}"
     );
     assert!(all[4].contains(" interface wg0 tunnels 2 down in 1.0 Mbit/s"), "{text}");
     assert!(!text.contains('\u{1b}'));

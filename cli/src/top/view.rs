@@ -16,11 +16,12 @@ pub(super) enum Sort {
     Lost,
     Handshake,
     Engine,
+    Rtt,
 }
 
 impl Sort {
     /// The keys, and what the footer says of them.
-    pub(super) const KEYS: [(char, &'static str, Self); 7] = [
+    pub(super) const KEYS: [(char, &'static str, Self); 8] = [
         ('n', "name", Self::Name),
         ('s', "state", Self::State),
         ('i', "in", Self::In),
@@ -28,6 +29,7 @@ impl Sort {
         ('l', "lost", Self::Lost),
         ('h', "handshake", Self::Handshake),
         ('e', "engine", Self::Engine),
+        ('r', "rtt", Self::Rtt),
     ];
 
     fn compare(self, a: &Row, b: &Row) -> Ordering {
@@ -41,6 +43,8 @@ impl Sort {
             Self::Lost => more(|row| row.lost_per_second),
             Self::Handshake => b.last_handshake.cmp(&a.last_handshake),
             Self::Engine => b.engine.cmp(&a.engine),
+            // Those that are not probed, or do not answer, are last.
+            Self::Rtt => more(|row| row.rtt_seconds.unwrap_or(-1.0)),
         }
     }
 }

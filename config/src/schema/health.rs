@@ -12,6 +12,8 @@ pub const HEALTH_RULES: &[(&str, Option<(u32, u32)>)] = &[
     ("configuration-refused", None),
     ("drops-rising", Some((1, 10_000_000))),
     ("thread-busy", Some((1, 100))),
+    ("path-loss", Some((1, 100))),
+    ("path-black-hole", None),
     ("engine-failed", None),
     ("offload-failed", None),
     ("files-low", Some((1, 100))),

@@ -18,6 +18,7 @@ mod metrics;
 mod nat;
 mod openvpn;
 mod page;
+mod path_monitor;
 mod pki;
 mod schedule;
 mod secgw;
@@ -191,6 +192,7 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
         health::NODES,
         metrics::NODES,
         page::NODES,
+        path_monitor::NODES,
         enrollment::NODES,
         pki::NODES,
         ipsec::GENERAL,
@@ -218,6 +220,7 @@ pub fn tags() -> impl Iterator<Item = &'static Tag> {
         snmp_v3::TAGS,
         https::TAGS,
         health::TAGS,
+        path_monitor::TAGS,
         enrollment::TAGS,
     ];
     tables.into_iter().flatten()
@@ -268,6 +271,7 @@ fn places() -> impl Iterator<Item = Place> {
         health::INNER,
         metrics::INNER,
         page::INNER,
+        path_monitor::INNER,
         enrollment::INNER,
         pki::INNER,
         ipsec::INNER,

@@ -12,6 +12,7 @@ pub mod metrics;
 pub mod nat;
 pub mod openvpn;
 pub mod page;
+pub mod path_monitor;
 mod pki;
 mod processors;
 mod reference;
@@ -33,6 +34,7 @@ pub use metrics::{Metrics, MetricsPeers, MetricsTls};
 pub use nat::Nat;
 pub use openvpn::OpenVpn;
 pub use page::Page;
+pub use path_monitor::{PathMonitor, PathProtocol, PathTarget, Reflector};
 pub use processors::Processors;
 pub use secgw::Secgw;
 pub use system::Crypto;
@@ -75,6 +77,8 @@ pub struct Settings {
     pub metrics: Option<Metrics>,
     /// The status page for browsers, if it is served.
     pub page: Option<Page>,
+    /// Probes that measure the path of tunnels, if there are any.
+    pub path_monitor: Option<PathMonitor>,
     /// Branches that join with a token, if they may.
     pub enrollment: Option<Enrollment>,
     /// What is different about rules of health, and who hears of alerts, if anything is said of them.
@@ -104,6 +108,7 @@ impl Settings {
             && self.https.is_none()
             && self.metrics.is_none()
             && self.page.is_none()
+            && self.path_monitor.is_none()
             && self.enrollment.is_none()
             && self.health.is_none()
     }
@@ -140,6 +145,7 @@ impl Settings {
         settings.https = reader.https(tree);
         settings.metrics = reader.metrics(tree);
         settings.page = reader.page(tree);
+        settings.path_monitor = reader.path_monitor(tree, &settings);
         settings.enrollment = reader.enrollment(tree, &settings);
         settings.health = reader.health(tree);
         settings.watched = Watched::new(tree);

@@ -2,7 +2,7 @@
 
 use super::Shown;
 use super::model::{Bottlenecks, Segments, StageTime, Stages};
-use crate::bottleneck::{Processors, Reading, Throttled, diagnose};
+use crate::bottleneck::{Processors, Reading, Throttled, diagnose, name_black_holes};
 use crate::datapath::stage_times::StageTimes;
 use crate::tunnel_interface::Counters;
 use axum::Json;
@@ -29,7 +29,9 @@ pub(super) async fn bottleneck(State(shown): State<Shown>) -> Json<Bottlenecks> 
     let after = read().await;
     // A reading fails only when the daemon ends.
     let readings = before.ok().zip(after.ok());
-    let bottlenecks = readings.map(|(before, after)| diagnose(&before, &after)).unwrap_or_default();
+    let mut bottlenecks = readings.map(|(before, after)| diagnose(&before, &after)).unwrap_or_default();
+    let paths: Vec<_> = shown.services().iter().flat_map(|service| service.paths()).collect();
+    name_black_holes(&mut bottlenecks, &paths);
     Json(Bottlenecks { bottlenecks })
 }
 

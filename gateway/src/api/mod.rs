@@ -9,6 +9,7 @@
 //! GET /v1/configuration/revisions/N    POST /v1/configuration/saved
 //! GET PUT PATCH /v1/configuration/tree GET /v1/openapi.json
 //! GET /v1/facts     GET /v1/health     GET /v1/facts/history    GET /v1/service/snmp
+//! GET /v1/path
 //! ```
 //!
 //! The requests of a protocol are in its folder: `api.rs`, with the answers in `model.rs`.

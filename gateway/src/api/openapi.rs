@@ -8,7 +8,7 @@ use super::model::{
 };
 use super::server::TREE;
 use super::typed;
-use crate::{facts, health, https, ipsec, machine, nat, openvpn, secgw, snmp, wireguard};
+use crate::{facts, health, https, ipsec, machine, nat, openvpn, path, secgw, snmp, wireguard};
 use axum::Json;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -190,6 +190,7 @@ static OPERATIONS: &[Operation] = &[
         "/v1/health",
         "The rules of health, the alerts that came of them, and who hears of those",
     ),
+    get::<path::model::Paths>("/v1/path", "Round-trip time, loss and MTU of the tunnels that are probed"),
     get::<facts::model::History>(
         "/v1/facts/history",
         "What interfaces carried and lost in the last ten minutes",

@@ -12,11 +12,13 @@ mod diagnose;
 mod difference;
 mod group;
 mod host;
+mod path;
 mod words;
 
 pub use diagnose::diagnose;
 pub use group::Throttled;
 pub use host::{Processors, Shares};
+pub use path::name_black_holes;
 
 use crate::api::model::{Drop, Handoff, Offload, Segments, StageTime, Thread, Worker};
 use std::time::Instant;

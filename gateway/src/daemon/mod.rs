@@ -30,6 +30,7 @@ use crate::machine::{Client, MachineService};
 use crate::nat::NatService;
 use crate::openvpn::dns::NameServers;
 use crate::openvpn::service::OpenVpnService;
+use crate::path::service::PathService;
 use crate::router::RouterService;
 use crate::secgw::Opener;
 use crate::secgw::service::SecgwService;
@@ -59,6 +60,7 @@ fn services() -> Vec<Box<dyn Service>> {
         Box::<PageService>::default(),
         Box::<EnrollmentService>::default(),
         Box::<HealthService>::default(),
+        Box::<PathService>::default(),
     ]
 }
 

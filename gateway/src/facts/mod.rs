@@ -13,6 +13,7 @@ mod process;
 
 use crate::api::{Shown, model as api};
 use crate::clock::Clock;
+use crate::path;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -88,6 +89,7 @@ async fn collect(shown: &Shown) -> Option<Snapshot> {
     for service in shown.services() {
         tunnels.extend(service.tunnels().await);
     }
+    path::attach(&mut tunnels, shown.services().iter().flat_map(|service| service.paths()).collect());
     let shown = shown.clone();
     let read = move || Snapshot { at: Instant::now(), facts: read(&shown, tunnels), json: OnceLock::new() };
     tokio::task::spawn_blocking(read).await.ok()

@@ -3,6 +3,7 @@
 use crate::api::model::{CryptoEngine, Handoff, Offload, Segments, StageTime, Thread, Worker};
 use crate::api::words::words;
 use crate::health::model::Rule;
+use crate::path::model::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -109,6 +110,9 @@ pub struct Tunnel {
     pub handshakes: Option<u64>,
     /// Seconds since 1970 of the last completed handshake, if there was one.
     pub last_handshake: Option<u64>,
+    /// What probes measure of its path, if it is probed.
+    #[serde(default)]
+    pub path: Option<Box<Path>>,
 }
 
 /// How many packets an interface dropped for one reason.

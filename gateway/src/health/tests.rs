@@ -11,6 +11,7 @@ use super::watcher::Watcher;
 use super::wire::{Message, Notification};
 use crate::bottleneck::Shares;
 use crate::facts::model::{Drop, Facts, State as Of, Tunnel};
+use crate::path::model::{Mtu, Path as Measured};
 use config::schema::HEALTH_RULES;
 use config::settings::health::Tuning;
 use config::settings::{Health as Settings, Watched as Configured};
@@ -185,6 +186,13 @@ fn each_rule_fails_on_its_fact() {
     ill.now.threads = vec![serde_json::from_value(thread).expect("a thread")];
     ill.before.threads.insert(7, 0);
     assert_eq!(ill.subjects("thread-busy"), ["wg0 out"]);
+    ill.now.tunnels[1].state = Of::Up;
+    let lossy = Measured { loss_ratio: Some(0.1), mtu: Mtu::BlackHole, ..Measured::default() };
+    for tunnel in &mut ill.now.tunnels {
+        tunnel.path = Some(Box::new(lossy.clone()));
+    }
+    assert_eq!(ill.subjects("path-loss"), ["wg0 rome"], "one that is down is told so");
+    assert_eq!(ill.subjects("path-black-hole"), ["wg0 rome"]);
     let engine = serde_json::json!({ "name": "qat", "state": "failed", "accelerator": true, "failures": 2 });
     ill.now.engines = vec![serde_json::from_value(engine).expect("an engine")];
     assert_eq!(ill.subjects("engine-failed"), ["qat"]);

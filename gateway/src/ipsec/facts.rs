@@ -28,6 +28,7 @@ fn tunnel(peer: &IpsecPeer, tunnel: &IpsecTunnel, now: u64) -> Tunnel {
         unsent_packets: Some(tunnel.unsent_packets),
         handshakes: None,
         last_handshake: peer.uptime.map(|uptime| now.saturating_sub(uptime)),
+        path: None,
     }
 }
 

@@ -34,6 +34,7 @@ pub(super) fn tunnels(interface: &str, snapshot: &Snapshot, labels: &Labels, now
             unsent_packets: Some(peer.unsent_packets),
             handshakes: Some(peer.handshakes),
             last_handshake: peer.last_handshake.map(|at| at.as_secs()),
+            path: None,
         }
     };
     snapshot.peers.iter().zip(states).map(tunnel).collect()

@@ -5,6 +5,7 @@ use gateway::api::model::{
 };
 use gateway::facts::model::{Daemon, Drop, Process, Protocol, State, Tunnel};
 use gateway::health::model::{Rule, Severity, State as RuleState};
+use gateway::path::model::{Mtu, Path};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -33,6 +34,16 @@ fn berlin() -> Tunnel {
         unsent_packets: Some(3),
         handshakes: Some(4),
         ..tunnel(Protocol::WireGuard, "wg0", "berlin", State::Up)
+    }
+}
+
+fn measured() -> Path {
+    Path {
+        loss_ratio: Some(0.25),
+        rtt_seconds: Some(0.0125),
+        path_mtu_bytes: Some(1320),
+        mtu: Mtu::BlackHole,
+        ..Path::default()
     }
 }
 
@@ -76,7 +87,7 @@ fn facts() -> Facts {
             most_files: Some(1024),
         },
         tunnels: vec![
-            berlin(),
+            Tunnel { path: Some(Box::new(measured())), ..berlin() },
             Tunnel { tunnel: Some(2), ..tunnel(Protocol::Ipsec, "ipsec0", "madrid", State::Down) },
             tunnel(Protocol::OpenVpn, "vtun0", "a \"quoted\" \\ name\n", State::Up),
         ],
@@ -254,6 +265,10 @@ fn the_gateway_as_a_whole_is_there() {
         r#"postern_engine_in_use{engine="aws-lc"} 1"#,
         r#"postern_engine_failed{engine="qat"} 1"#,
         r#"postern_engine_packets_total{engine="qat",direction="seal"} 14"#,
+        r#"postern_tunnel_rtt_seconds{protocol="wireguard",interface="wg0",peer="berlin"} 0.0125"#,
+        r#"postern_tunnel_loss_ratio{protocol="wireguard",interface="wg0",peer="berlin"} 0.25"#,
+        r#"postern_tunnel_path_mtu_bytes{protocol="wireguard",interface="wg0",peer="berlin"} 1320"#,
+        r#"postern_tunnel_black_hole{protocol="wireguard",interface="wg0",peer="berlin"} 1"#,
         r#"postern_health_rule_state{rule="tunnel-down",severity="critical"} 2"#,
         r#"postern_health_rule_state{rule="memory-low",severity="critical"} -1"#,
         r#"postern_health_failing{rule="tunnel-down",severity="critical"} 2"#,

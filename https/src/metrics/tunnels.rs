@@ -4,6 +4,7 @@ use super::Options;
 use super::writer::{Family, Writer, family};
 use gateway::facts::model::{Protocol, State, Tunnel};
 use gateway::https::wire::Peers;
+use gateway::path::model::Mtu;
 use prometheus_client::encoding::{EncodeLabel, EncodeLabelSet, LabelSetEncoder};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,6 +26,20 @@ const UNSENT_PACKETS: Family =
 const HANDSHAKES: Family = family("postern_tunnel_handshakes", "Completed handshakes");
 const LAST_HANDSHAKE: Family =
     family("postern_tunnel_last_handshake_timestamp", "Time of the last completed handshake").seconds();
+
+const RTT: Family = family(
+    "postern_tunnel_rtt",
+    "Round-trip time inside a tunnel that is probed, smoothed; absent while nothing is answered",
+)
+.seconds();
+const LOSS: Family =
+    family("postern_tunnel_loss_ratio", "Part of the last 60 probes of a tunnel that was lost");
+const PATH_MTU: Family =
+    family("postern_tunnel_path_mtu", "Largest packet that comes through a tunnel and back").bytes();
+const BLACK_HOLE: Family = family(
+    "postern_tunnel_black_hole",
+    "Whether packets of the tunnel's MTU are lost without an ICMP error, and smaller ones are not",
+);
 
 const WIREGUARD_SENT: Family = family("wireguard_sent", "Outside bytes sent to a WireGuard peer").bytes();
 const WIREGUARD_RECEIVED: Family =
@@ -108,7 +123,18 @@ fn each(writer: &mut Writer<'_>, tunnels: &[&Tunnel]) -> fmt::Result {
     writer.counters(SENT_PACKETS, all().map(|it| (Named(it), it.sent_packets)))?;
     writer.counters(UNSENT_PACKETS, all().filter_map(|it| Some((Named(it), it.unsent_packets?))))?;
     writer.counters(HANDSHAKES, all().filter_map(|it| Some((Named(it), it.handshakes?))))?;
-    writer.gauges(LAST_HANDSHAKE, all().filter_map(|it| Some((Named(it), it.last_handshake?))))
+    writer.gauges(LAST_HANDSHAKE, all().filter_map(|it| Some((Named(it), it.last_handshake?))))?;
+    paths(writer, tunnels)
+}
+
+/// What probes measure, of tunnels that are probed.
+fn paths(writer: &mut Writer<'_>, tunnels: &[&Tunnel]) -> fmt::Result {
+    let all = || tunnels.iter().filter_map(|it| Some((Named(it), it.path.as_deref()?)));
+    writer.gauges(RTT, all().filter_map(|(labels, it)| Some((labels, it.rtt_seconds?))))?;
+    writer.gauges(LOSS, all().filter_map(|(labels, it)| Some((labels, it.loss_ratio?))))?;
+    writer.gauges(PATH_MTU, all().filter_map(|(labels, it)| Some((labels, it.path_mtu_bytes?))))?;
+    let known = all().filter(|(_, it)| matches!(it.mtu, Mtu::Fits | Mtu::Told | Mtu::BlackHole));
+    writer.gauges(BLACK_HOLE, known.map(|(labels, it)| (labels, u32::from(it.mtu == Mtu::BlackHole))))
 }
 
 fn exported(writer: &mut Writer<'_>, tunnels: &[&Tunnel]) -> fmt::Result {

@@ -4,6 +4,7 @@
 //! check lengths. To build a header, fill in the structure and write its bytes.
 
 pub mod chain;
+pub mod echo;
 pub mod esp;
 pub mod ethernet;
 pub mod flow;
@@ -11,6 +12,7 @@ pub mod fragment;
 pub mod icmp;
 pub mod ip;
 pub mod neighbour;
+pub mod stamp;
 pub mod tcp;
 pub mod udp;
 pub mod wireguard;

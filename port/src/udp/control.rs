@@ -16,17 +16,17 @@ const ALIGN: usize = size_of::<usize>();
 /// Space for all control messages used: packet info, traffic class, segment size.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-pub(super) struct Control {
+pub(crate) struct Control {
     bytes: [u8; 128],
     length: usize,
 }
 
 impl Control {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { bytes: [0; 128], length: 0 }
     }
 
-    fn push(&mut self, level: libc::c_int, kind: libc::c_int, data: &[u8]) {
+    pub(crate) fn push(&mut self, level: libc::c_int, kind: libc::c_int, data: &[u8]) {
         let start = self.length;
         let end = HEADER + data.len();
         let message = &mut self.bytes[start..];
@@ -71,33 +71,39 @@ impl Control {
         self.push(libc::IPPROTO_UDP, UDP_SEGMENT, &size.to_ne_bytes());
     }
 
-    pub(super) fn as_mut_ptr(&mut self) -> *mut u8 {
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
         self.bytes.as_mut_ptr()
     }
 
     /// Bytes written.
-    pub(super) fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         self.length
     }
 
     /// Bytes of space.
-    pub(super) const fn capacity() -> usize {
+    pub(crate) const fn capacity() -> usize {
         128
     }
 
     /// Reads `length` bytes written by the kernel.
     pub(super) fn read(&self, length: usize) -> Received {
         let mut received = Received::default();
+        self.messages(length, |level, kind, data| received.note(level, kind, data));
+        received
+    }
+
+    /// Calls `note` with the level, the type and the data of each message in `length` bytes written by the kernel.
+    #[inline]
+    pub(crate) fn messages(&self, length: usize, mut note: impl FnMut(libc::c_int, libc::c_int, &[u8])) {
         let mut rest = &self.bytes[..length.min(self.bytes.len())];
         while rest.len() >= HEADER {
             let word = |at: usize| i32::from_ne_bytes(rest[at..at + 4].try_into().expect("four bytes"));
             let end = usize::from_ne_bytes(rest[..ALIGN].try_into().expect("a word"));
             let (level, kind) = (word(ALIGN), word(ALIGN + 4));
             let Some(data) = rest.get(HEADER..end) else { break };
-            received.note(level, kind, data);
+            note(level, kind, data);
             rest = rest.get(end.next_multiple_of(ALIGN)..).unwrap_or_default();
         }
-        received
     }
 }
 
@@ -139,17 +145,17 @@ impl Received {
 /// A socket address in the format of the kernel.
 #[derive(Clone, Copy)]
 #[repr(C, align(4))]
-pub(super) struct Name {
+pub(crate) struct Name {
     bytes: [u8; size_of::<libc::sockaddr_in6>()],
     length: usize,
 }
 
 impl Name {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { bytes: [0; size_of::<libc::sockaddr_in6>()], length: 0 }
     }
 
-    pub(super) fn of(address: &SocketAddr) -> Self {
+    pub(crate) fn of(address: &SocketAddr) -> Self {
         let mut name = Self::new();
         let bytes = &mut name.bytes;
         bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
@@ -170,7 +176,7 @@ impl Name {
         name
     }
 
-    pub(super) fn address(&self) -> Option<SocketAddr> {
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
         let bytes = &self.bytes;
         let port = u16::from_be_bytes([bytes[2], bytes[3]]);
         match libc::c_int::from(u16::from_ne_bytes([bytes[0], bytes[1]])) {
@@ -187,15 +193,15 @@ impl Name {
         }
     }
 
-    pub(super) fn as_mut_ptr(&mut self) -> *mut u8 {
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
         self.bytes.as_mut_ptr()
     }
 
-    pub(super) fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         self.length
     }
 
-    pub(super) const fn capacity() -> usize {
+    pub(crate) const fn capacity() -> usize {
         size_of::<libc::sockaddr_in6>()
     }
 }

@@ -6,7 +6,7 @@
 //! ```
 
 mod congestion;
-mod control;
+pub(crate) mod control;
 mod raw_sockets;
 mod receive;
 mod socket;
@@ -23,6 +23,6 @@ pub use transmit::UdpTransmit;
 
 use rustix::io::Errno;
 
-fn last_error() -> Errno {
+pub(crate) fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

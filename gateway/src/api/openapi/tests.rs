@@ -1,5 +1,6 @@
 use super::*;
 use crate::api::{Shown, router};
+use crate::service::Service;
 use crypto::choice::Choice;
 use crypto::engine::none;
 use std::collections::BTreeSet;
@@ -17,6 +18,7 @@ const ROUTES: &[&str] = &[
     include_str!("../../secgw/api.rs"),
     include_str!("../../machine/service.rs"),
     include_str!("../../machine/api.rs"),
+    include_str!("../../path/service.rs"),
 ];
 
 #[test]
@@ -41,6 +43,7 @@ async fn every_operation_of_the_document_is_served() {
             Arc::new(openvpn::api::Interfaces::default()),
             Arc::new(secgw::api::Gateways::default()),
             Arc::new(wireguard::api::Interfaces::default()),
+            path::service::PathService::default().view(),
         ],
     );
     let router = router(shown);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::api::model::{Handoff, Offload, Segments};
+use crate::api::model::{Handoff, Offload, Segments, StageTime, Thread};
 use crate::bottleneck::{Processors, Throttled};
 use std::time::{Duration, Instant};
 

@@ -7,6 +7,7 @@ use super::super::sight::{Sight, drops};
 use super::{Found, Trouble, part};
 use crate::api::model::{CryptoEngine, EngineState, Offload, OffloadState, Thread};
 use crate::facts::model::{Protocol, State, Tunnel};
+use crate::path::model::{Mtu, Path, State as Reach};
 use std::collections::BTreeMap;
 
 /// The tunnel as alerts name it.
@@ -89,6 +90,44 @@ pub(super) fn thread_busy(sight: &Sight<'_>, percent: u32) -> Found {
         (ran >= part(percent)).then(|| Trouble::new(thread.name.clone(), sentence, "postern show bottleneck"))
     };
     Ok(sight.now.threads.iter().filter_map(one).collect())
+}
+
+/// Tunnels that are up and probed. One that is down is an alert of its own, and one that waits may be a traveller's.
+fn probed<'a>(sight: &'a Sight<'_>) -> impl Iterator<Item = (&'a Tunnel, &'a Path)> {
+    let up = sight.now.tunnels.iter().filter(|tunnel| tunnel.state == State::Up);
+    up.filter_map(|tunnel| Some((tunnel, tunnel.path.as_deref()?)))
+}
+
+pub(super) fn path_loss(sight: &Sight<'_>, percent: u32) -> Found {
+    let one = |(tunnel, path): (&Tunnel, &Path)| {
+        let loss = path.loss_ratio.filter(|loss| *loss >= part(percent))?;
+        let name = name(tunnel);
+        let sentence = if path.state == Reach::Silent {
+            format!("{} does not answer through the tunnel {name}.", path.address)
+        } else {
+            format!("The tunnel {name} lost {:.0}% of its last probes.", 100.0 * loss)
+        };
+        Some(Trouble::new(name, sentence, "postern show path"))
+    };
+    Ok(probed(sight).filter_map(one).collect())
+}
+
+pub(super) fn black_hole(sight: &Sight<'_>, _: u32) -> Found {
+    let holes = probed(sight).filter(|(_, path)| path.mtu == Mtu::BlackHole);
+    let one = |(tunnel, path): (&Tunnel, &Path)| {
+        let sentence = match path.path_mtu_bytes {
+            Some(size) => {
+                format!(
+                    "The tunnel {} loses packets of more than {size} bytes without an ICMP error.",
+                    name(tunnel)
+                )
+            }
+            None => format!("The tunnel {} loses all large packets without an ICMP error.", name(tunnel)),
+        };
+        let remedy = path.mtu_remedy.as_deref().unwrap_or("postern show path");
+        Trouble::new(name(tunnel), sentence, remedy)
+    };
+    Ok(holes.map(one).collect())
 }
 
 pub(super) fn engine_failed(sight: &Sight<'_>, _: u32) -> Found {

@@ -137,6 +137,8 @@ pub static RULES: &[Rule] = &[
     rule("configuration-refused", Critical, 10, "parts of the configuration that are not in force", Daemon(facts::refused)),
     rule("drops-rising", Warning, 10, "interfaces that drop {} packets a second or more", Daemon(facts::drops_rising)).from(10),
     rule("thread-busy", Warning, 30, "threads that use {}% of a processor", Daemon(facts::thread_busy)).from(95),
+    rule("path-loss", Warning, 30, "tunnels that lose {}% of their probes or more", Daemon(facts::path_loss)).from(10),
+    rule("path-black-hole", Critical, 0, "tunnels that lose large packets only", Daemon(facts::black_hole)),
     rule("engine-failed", Warning, 0, "crypto engines that have failed", Daemon(facts::engine_failed)),
     rule("offload-failed", Warning, 0, "offloads that the kernel stopped to take", Daemon(facts::offload_failed)),
     rule("files-low", Critical, 10, "{}% of the file descriptors in use", Daemon(facts::files_low)).from(90),

@@ -7,6 +7,7 @@ use super::super::view::View;
 use super::*;
 use gateway::api::model::{Bottleneck, Bottlenecks, Limit, StageShare};
 use gateway::facts::model::{Drop, Facts, State, Tunnel};
+use gateway::path::model::{Mtu, Path};
 use std::sync::Arc;
 
 /// A name as an attacker would write it in a certificate.
@@ -103,6 +104,22 @@ fn a_tunnel_has_its_state_cause_figures_and_drops() {
     assert!(shown(&super::tunnel(&view, &named("up"), &[]).expect("there")).contains("It carries packets."));
     assert!(shown(&super::tunnel(&view, &named("idle"), &[]).expect("there")).contains("needs none"));
     assert!(super::tunnel(&view, &named("another"), &[]).is_none());
+    let path = Path {
+        rtt_seconds: Some(0.012),
+        loss_ratio: Some(0.05),
+        path_mtu_bytes: Some(1312),
+        mtu: Mtu::BlackHole,
+        problem: Some("Packets of more than 1312 bytes are lost.".to_owned()),
+        remedy: Some("set interfaces wireguard wg0 mtu 1312".to_owned()),
+        ..Path::default()
+    };
+    let probed = Tunnel { path: Some(Box::new(path)), ..tunnel("up", State::Up) };
+    let text = shown(&super::tunnel(&tests::view(vec![probed]), &named("up"), &[]).expect("there"));
+    for said in
+        ["12 ms", "5%", "1312 bytes; larger packets are lost", "<code>set interfaces wireguard wg0 mtu 1312"]
+    {
+        assert!(text.contains(said), "{said}: {text}");
+    }
 }
 
 #[test]

@@ -3,11 +3,12 @@
 use super::super::asked::{Asked, Dropped, Named};
 use super::super::rates::key;
 use super::super::view::View;
-use super::words::{ago, bits, bytes, count, per_second, protocol, state};
+use super::words::{ago, bits, bytes, count, milliseconds, per_second, percent, protocol, state};
 use super::{Part, Rendered, drops, rows, table};
 use gateway::api::engine_of;
 use gateway::api::model::CryptoCipher;
 use gateway::facts::model::{State, Tunnel};
+use gateway::path::model::{Mtu, Path};
 use maud::{Markup, html};
 
 /// A tunnel with the engines of ciphers; none if there is no such tunnel.
@@ -49,8 +50,33 @@ fn condition(view: &View, tunnel: &Tunnel) -> Markup {
                 @if !reason.fix.is_empty() { div.fix { "Fix: " @for line in &reason.fix { code { (line) } } } }
             }
             @if reasons.is_empty() { p.quiet { (means(tunnel)) } }
+            @if let Some((problem, remedy)) = problem(tunnel) {
+                p.cause { (problem) }
+                div.fix { "Fix: " code { (remedy) } }
+            }
         }
     }
+}
+
+/// The size that comes through, and what is lost.
+fn mtu(path: &Path) -> String {
+    let size = path.path_mtu_bytes.map(bytes_of);
+    match path.mtu {
+        Mtu::Unknown => "not known".to_owned(),
+        Mtu::Searching => "being searched".to_owned(),
+        Mtu::Fits => size.unwrap_or_default(),
+        Mtu::Told => format!("{}; senders are told", size.unwrap_or_default()),
+        Mtu::BlackHole => {
+            format!(
+                "{}; larger packets are lost: a black hole",
+                size.unwrap_or_else(|| "not known".to_owned())
+            )
+        }
+    }
+}
+
+fn bytes_of(size: u32) -> String {
+    format!("{size} bytes")
 }
 
 /// What a state means that nothing else explains.
@@ -62,6 +88,12 @@ fn means(tunnel: &Tunnel) -> Markup {
         }
         State::Down => html! { "The cause is not known yet: " code { (explains(tunnel)) } " tells more." },
     }
+}
+
+/// What probes find wrong with the path of a tunnel that is not down.
+fn problem(tunnel: &Tunnel) -> Option<(&str, &str)> {
+    let path = tunnel.path.as_deref().filter(|_| tunnel.state != State::Down)?;
+    Some((path.problem.as_deref()?, path.remedy.as_deref()?))
 }
 
 /// The command that explains it.
@@ -78,6 +110,7 @@ fn explains(tunnel: &Tunnel) -> String {
 
 fn figures(view: &View, tunnel: &Tunnel, ciphers: &[CryptoCipher]) -> Vec<Part> {
     let rates = view.rates.of(tunnel);
+    let path = tunnel.path.as_deref();
     let suite = tunnel.suite.as_deref();
     let engine = suite.and_then(|suite| engine_of(suite, ciphers));
     let or_unknown = |text: Option<&str>| text.unwrap_or("not known").to_owned();
@@ -97,6 +130,9 @@ fn figures(view: &View, tunnel: &Tunnel, ciphers: &[CryptoCipher]) -> Vec<Part> 
         ("Not sent: link congested, or send failed", unsent),
         ("Handshakes", tunnel.handshakes.map(|it| it.to_string())),
         ("Last handshake", Some(ago(view.facts.at, tunnel.last_handshake))),
+        ("Round-trip time", path.map(|path| milliseconds(path.rtt_seconds))),
+        ("Lost probes", path.and_then(|path| path.loss_ratio).map(percent)),
+        ("Path MTU", path.map(mtu)),
     ];
     let row = |(number, (name, value)): (usize, (&str, Option<String>))| {
         let id = format!("figure{number}");

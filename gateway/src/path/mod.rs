@@ -1,0 +1,41 @@
+//! The path of tunnels: round-trip time, loss and MTU, by probes that take the way of every other packet.
+//!
+//! ```text
+//! targets ──> Session: which probe is due ──> socket, bound to nothing ──> TUN interface ──> the tunnel, as all packets
+//!                ^                                                                                │
+//!                └── answer, ICMP error <── socket <── TUN interface <────────────────────────────┘
+//! probes of others ──> Reflector: rate ──> the same datagram back, by the interface that it came by
+//! ```
+//! One thread does all of it, on sockets that the daemon opens; it has no rights, and no part in the data path. An answer's time is
+//! the kernel's, so that a busy machine does not look like a slow path.
+
+pub mod model;
+mod monitor;
+mod reflector;
+mod search;
+pub mod service;
+mod session;
+#[cfg(test)]
+mod tests;
+mod thread;
+
+use model::Path;
+use std::collections::HashMap;
+
+use crate::facts::model::Tunnel;
+
+/// Gives each tunnel what is known of its path: that of the first target by name.
+pub(crate) fn attach(tunnels: &mut [Tunnel], paths: Vec<Path>) {
+    if paths.is_empty() {
+        return;
+    }
+    let mut by_tunnel: HashMap<(String, String), Vec<Path>> = HashMap::new();
+    for path in paths {
+        by_tunnel.entry((path.interface.clone(), path.peer.clone())).or_default().push(path);
+    }
+    for tunnel in tunnels {
+        let Some(paths) = by_tunnel.get(&(tunnel.interface.clone(), tunnel.peer.clone())) else { continue };
+        let is_it = |path: &&Path| path.tunnel.is_none() || path.tunnel == tunnel.tunnel;
+        tunnel.path = paths.iter().find(is_it).cloned().map(Box::new);
+    }
+}

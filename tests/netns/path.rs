@@ -1,0 +1,203 @@
+//! `service path-monitor`: round-trip time, loss and MTU of tunnels, by probes through them.
+
+mod reflector;
+
+use crate::daemon::{Site, key_pair, lines};
+use crate::ipsec;
+use crate::support::{PATIENCE, answers, ask, postern, sites};
+use lab::{Lab, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// What a search takes, at a probe a second: twenty sizes of which some are lost several times.
+const SEARCH: Duration = Duration::from_secs(180);
+
+/// Writes the configuration of a site: its interface, and lines of the path monitor.
+fn write(site: &Site, wireguard: &[String], monitor: &[&str]) {
+    let interface: String =
+        wireguard.iter().map(|line| format!("set interfaces wireguard wg0 {line}\n")).collect();
+    let key = format!("set interfaces wireguard wg0 private-key {}\n", site.private);
+    let monitor: String = monitor.iter().map(|line| format!("set service path-monitor {line}\n")).collect();
+    lab::postern::Postern::write(site, &(key + &interface + &monitor));
+}
+
+/// Two sites with a tunnel, and what each has of the path monitor.
+fn started(monitors: [&[&str]; 2]) -> Option<(Lab, Site, Site, [Vec<String>; 2])> {
+    let mut lab = sites()?;
+    let (a_keys, b_keys) = (key_pair(), key_pair());
+    let (mut a, mut b) = (Site::new(&lab, "a", &a_keys.0), Site::new(&lab, "b", &b_keys.0));
+    let wireguard = [lines(0, &b_keys.1, &[]), lines(1, &a_keys.1, &[])];
+    write(&a, &wireguard[0], monitors[0]);
+    write(&b, &wireguard[1], monitors[1]);
+    a.start(&mut lab);
+    b.start(&mut lab);
+    wait_until(PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
+    Some((lab, a, b, wireguard))
+}
+
+/// What is known of the targets of a daemon.
+fn paths(socket: &Path) -> Value {
+    let output = Command::new(postern()).args(["show", "path", "--json", "--api"]).arg(socket).output();
+    let output = output.expect("it runs");
+    // It ends with 1 if something is wrong with a path.
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+    serde_json::from_slice::<Value>(&output.stdout).expect("JSON")[0].clone()
+}
+
+fn target(socket: &Path, name: &str) -> Value {
+    let targets = paths(socket)["targets"].as_array().expect("a list").clone();
+    targets.into_iter().find(|it| it["target"] == name).unwrap_or_else(|| panic!("{name} is not probed"))
+}
+
+/// Waits until this holds for a target.
+fn becomes(socket: &Path, name: &str, patience: Duration, condition: impl Fn(&Value) -> bool) -> Value {
+    let mut last = Value::Null;
+    let found = wait_until(patience, || {
+        last = target(socket, name);
+        condition(&last)
+    });
+    found.unwrap_or_else(|error| panic!("{error}: {last:#}"));
+    last
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(f64::NAN)
+}
+
+fn is_measured(it: &Value) -> bool {
+    it["answered"].as_u64().is_some_and(|answered| answered >= 3) && it["state"] == "answers"
+}
+
+#[test]
+fn echo_and_stamp_measure_a_tunnel_and_notice_its_end() {
+    let monitor = [
+        "target echo address 10.66.0.2",
+        "target echo interface wg0",
+        "target stamp address 10.66.0.2",
+        "target stamp interface wg0",
+        "target stamp protocol stamp",
+    ];
+    let reflector = ["reflector listen-address 10.66.0.2"];
+    let Some((mut lab, a, mut b, _)) = started([&monitor, &reflector]) else { return };
+    for name in ["echo", "stamp"] {
+        let path = becomes(&a.socket, name, 2 * PATIENCE, is_measured);
+        let [least, mean, most] =
+            ["rtt_least_seconds", "rtt_seconds", "rtt_most_seconds"].map(|it| number(&path[it]));
+        assert!(0.0 < least && least <= mean && mean <= most && least < 1.0, "{path:#}");
+        assert_eq!((&path["peer"], &path["problem"]), (&"other".into(), &Value::Null), "{path:#}");
+        becomes(&a.socket, name, PATIENCE, |it| it["mtu"] == "fits" && it["path_mtu_bytes"] == 1420);
+    }
+    let shown = ask(&["show", "path", "echo", "--api", &a.socket.to_string_lossy()]);
+    assert_eq!(shown[0]["targets"].as_array().map(Vec::len), Some(1));
+    assert!(number(&paths(&b.socket)["reflector"]["answered"]) >= 3.0);
+    let metrics = Command::new(postern()).args(["show", "metrics", "--api"]).arg(&a.socket).output();
+    let metrics = String::from_utf8(metrics.expect("it runs").stdout).expect("text");
+    for name in ["rtt_seconds", "loss_ratio", "path_mtu_bytes"] {
+        assert!(
+            metrics.contains(&format!("\npostern_tunnel_{name}{{protocol=\"wireguard\"")),
+            "{name}: {metrics}"
+        );
+    }
+
+    let process = b.process.expect("it was started");
+    b.signal(Signal::KILL);
+    wait_until(PATIENCE, || lab.ended(process).is_some()).expect("it ends");
+    for name in ["echo", "stamp"] {
+        let path = becomes(&a.socket, name, PATIENCE, |it| it["state"] == "silent");
+        assert!(number(&path["loss_ratio"]) > 0.0 && path["remedy"].is_string(), "{path:#}");
+        assert_eq!(path["mtu"], "fits", "lost probes of all sizes are no black hole: {path:#}");
+    }
+    b.start(&mut lab);
+    for name in ["echo", "stamp"] {
+        becomes(&a.socket, name, 2 * PATIENCE, |it| it["state"] == "answers");
+    }
+}
+
+#[test]
+fn a_hop_that_swallows_large_packets_is_named_and_the_fix_mends_it() {
+    let monitor = ["interface wg0", "target b address 10.66.0.2", "target b interface wg0"];
+    let Some((lab, a, _b, mut wireguard)) = started([&monitor, &[]]) else { return };
+    // A hop of 1,380 bytes that tells nobody.
+    let rule = "add table inet hop; add chain inet hop in { type filter hook prerouting priority -400; }; \
+                add rule inet hop in meta length > 1380 drop";
+    lab.run("b", "nft", &[rule]).expect("nft works");
+    a.reload();
+    let path = becomes(&a.socket, "b", SEARCH, |it| it["mtu"] == "black-hole");
+    // WireGuard adds 60 bytes, and fills up to a multiple of 16.
+    assert_eq!(
+        (&path["path_mtu_bytes"], &path["tunnel_mtu_bytes"]),
+        (&1312.into(), &1420.into()),
+        "{path:#}"
+    );
+    assert_eq!(path["remedy"], "set interfaces wireguard wg0 mtu 1312");
+    assert!(path["problem"].as_str().is_some_and(|it| it.contains("a black hole")), "{path:#}");
+    let socket = a.socket.to_string_lossy().into_owned();
+    let out = ask(&["show", "bottleneck", "wg0", "--api", &socket])[0].clone();
+    assert_eq!((&out["limit"], &out["remedy"]), (&"path".into(), &path["remedy"]), "{out:#}");
+    let firing = || {
+        let said = Command::new(postern()).args(["doctor", "--api", &socket]).output().expect("it runs");
+        String::from_utf8_lossy(&said.stdout).contains("loses packets of more than 1312 bytes")
+    };
+    wait_until(PATIENCE, firing).expect("doctor says it");
+
+    wireguard[0].push("mtu 1312".to_owned());
+    write(&a, &wireguard[0], &monitor);
+    a.reload();
+    let path = becomes(&a.socket, "b", PATIENCE, |it| it["mtu"] == "fits");
+    assert_eq!((&path["path_mtu_bytes"], &path["problem"]), (&1312.into(), &Value::Null), "{path:#}");
+}
+
+#[test]
+fn a_target_that_goes_ends_and_a_port_in_use_refuses_a_commit() {
+    let reflector = ["reflector listen-address 10.66.0.1"];
+    let Some((lab, a, _b, wireguard)) = started([&reflector, &[]]) else { return };
+    assert!(paths(&a.socket)["reflector"]["listen"][0] == "10.66.0.1:862");
+    write(
+        &a,
+        &wireguard[0],
+        &["target b address 10.66.0.2", "target b interface wg0", "target b protocol stamp"],
+    );
+    a.reload();
+    assert_eq!(paths(&a.socket)["reflector"], Value::Null);
+    // Nothing reflects at the other end, and no probe is answered by anything else.
+    let path = becomes(&a.socket, "b", PATIENCE, |it| it["state"] == "silent");
+    assert!(
+        path["remedy"].as_str().is_some_and(|it| it.contains("reflector listen-address 10.66.0.2")),
+        "{path:#}"
+    );
+    let taken =
+        lab.enter("a", || std::net::UdpSocket::bind("10.66.0.1:862")).expect("entered").expect("free again");
+    write(&a, &wireguard[0], &reflector);
+    let said = a.reload();
+    assert!(
+        said.contains("reflector listen-address 10.66.0.1:862")
+            && said.contains("another program has the port"),
+        "{said}"
+    );
+    drop(taken);
+    assert_eq!(target(&a.socket, "b")["state"], "silent", "what was in force still is");
+    let said = a.reload();
+    assert!(said.contains("in force") && !said.contains("not in force"), "{said}");
+    assert!(paths(&a.socket)["targets"].as_array().is_some_and(Vec::is_empty));
+}
+
+#[test]
+fn the_same_probes_measure_ipsec() {
+    let monitor = "set service path-monitor target echo address 10.20.0.1\n\
+                   set service path-monitor target echo interface ipsec0\n\
+                   set service path-monitor target stamp address 10.20.0.1\n\
+                   set service path-monitor target stamp interface ipsec0\n\
+                   set service path-monitor target stamp protocol stamp\n";
+    let reflector = "set service path-monitor reflector listen-address 10.20.0.1\n";
+    let Some((_lab, [a, _b])) = ipsec::started(|end, text| text + [monitor, reflector][end]) else { return };
+    a.comes_up("other");
+    for name in ["echo", "stamp"] {
+        let path = becomes(&a.0.socket, name, 2 * PATIENCE, is_measured);
+        assert_eq!((&path["peer"], &path["tunnel"]), (&"other".into(), &1.into()), "{path:#}");
+        let fits = |it: &Value| it["mtu"] == "fits" || it["mtu"] == "told";
+        becomes(&a.0.socket, name, 2 * PATIENCE, fits);
+    }
+}
