@@ -3,6 +3,7 @@
 mod backup;
 mod bottleneck;
 mod busy;
+mod capture;
 mod closed;
 mod commit;
 mod congestion;

@@ -5,6 +5,7 @@ use crate::request::Request;
 use crate::shell::api::{Router, Socket};
 use crate::{show_qat, vpn};
 use crypto::Cipher;
+use gateway::facts::model::Facts;
 use gateway::openvpn::model as openvpn;
 use gateway::wireguard::model::Interfaces;
 use std::path::PathBuf;
@@ -20,6 +21,8 @@ pub(super) enum Names {
     /// The common names of the clients that are connected.
     OpenVpnClients,
     IpsecPeers,
+    /// Of the tunnel interface that was named before.
+    TunnelPeers,
     /// The numbers of the tunnels of the peer that was named before.
     Tunnels,
     Ciphers,
@@ -55,6 +58,14 @@ impl Names {
                 sessions.filter_map(|session| session.common_name).collect()
             }
             Self::IpsecPeers => peers(api).into_iter().map(|found| found.peer.name).collect(),
+            Self::TunnelPeers => {
+                let facts: Vec<Facts> = Request::new(api, "/v1/facts", Vec::new()).ask().unwrap_or_default();
+                let tunnels = facts.into_iter().flat_map(|facts| facts.tunnels);
+                let mut peers: Vec<String> =
+                    tunnels.filter(|it| it.interface == before).map(|it| it.peer).collect();
+                peers.dedup();
+                peers
+            }
             Self::Tunnels => {
                 let named = peers(api).into_iter().filter(|found| found.peer.name == before);
                 let tunnels = named.flat_map(|found| found.peer.tunnels);

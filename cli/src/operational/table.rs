@@ -46,7 +46,7 @@ const REVISION: Argument = Argument {
     about: "Number of the revision, from 0, the newest",
     names: Names::Revisions,
 };
-const SECRETS: Flag = Flag { name: "secrets", about: "Show secrets, too; they are hidden otherwise" };
+const SECRETS: Flag = Flag::new("secrets", "Show secrets, too; they are hidden otherwise");
 
 const WIREGUARD: &str = "/v1/interfaces/wireguard";
 const OPENVPN_STATE: &str = "/v1/interfaces/openvpn";
@@ -62,11 +62,36 @@ const NAT: &str = "/v1/nat";
 const SECGW: &str = "/v1/secgw";
 const CRYPTO: &str = "/v1/crypto";
 
-const CONFIRMED: &[Flag] = &[Flag { name: reboot::YES, about: "Do not ask" }];
+const PEER: Argument = Argument {
+    name: "PEER",
+    about: "Name of the peer, or common name of the client",
+    names: Names::TunnelPeers,
+};
+const WRITE: Flag = Flag::with_value(
+    traffic::WRITE,
+    "FILE",
+    "Write pcapng to this file, or with - to standard output, as for | tshark -r -",
+);
+const COUNT: Flag = Flag::with_value(traffic::COUNT, "N", "End after so many packets");
+const SNAPLEN: Flag = Flag::with_value(
+    traffic::SNAPLEN,
+    "BYTES",
+    "Keep so many bytes of each packet: 64 to 65535, 2048 if not given",
+);
+const ONLY: Flag = Flag::new(traffic::ONLY, "Show only packets that are dropped");
+const CAPTURE: &[Flag] = &[WRITE, COUNT, SNAPLEN];
+const CAPTURE_DROPS: &[Flag] = &[ONLY, WRITE, COUNT, SNAPLEN];
+const CAPTURES: &str = "The packets of a tunnel interface are those inside the tunnel, in clear, each with its peer. A packet that is \
+     dropped is shown with the reason and the stage: before it is opened, as it was received outside, with IP and UDP headers that \
+     are made. In pcapng, interface 0 has packets of the inside, interface 1 those of the outside, and the comment of a packet is its \
+     peer and the drop. At most 4 captures run at once; packets that come faster than they are read are lost and counted, and delay \
+     nothing. Interfaces of others are shown by tcpdump.";
+
+const CONFIRMED: &[Flag] = &[Flag::new(reboot::YES, "Do not ask")];
 
 const TOP: &[Flag] = &[
-    Flag { name: "once", about: "Print one line for each interface and peer, and end" },
-    Flag { name: "lines", about: "Print such lines each second, as without a terminal" },
+    Flag::new("once", "Print one line for each interface and peer, and end"),
+    Flag::new("lines", "Print such lines each second, as without a terminal"),
 ];
 const TOP_KEYS: &str = "Keys: q quits, Enter explains the selected row, / filters, v shows interfaces, peers or both, n s i o l h e order by \
      name, state, rate in, rate out, losses, handshake or engine, and the same key again reverses the order. NO_COLOR \
@@ -194,7 +219,7 @@ pub(super) static TABLE: &[Entry] = &[
         .arguments(&[INTERFACE])
         .asks(WORKERS),
     entry("show drops", "Show how many packets were dropped, by interface and reason", show::drops)
-        .options(&[Flag { name: "all", about: "Include the reasons for which nothing was dropped" }])
+        .options(&[Flag::new("all", "Include the reasons for which nothing was dropped")])
         .asks("/v1/drops"),
     entry(
         "show offloads",
@@ -409,14 +434,33 @@ pub(super) static TABLE: &[Entry] = &[
     entry("monitor bandwidth", "Show the rates of all interfaces", bandwidth::follow),
     entry("monitor bandwidth interface NAME", "Show the rates of one interface", bandwidth::follow)
         .arguments(&[ANY]),
-    entry("monitor traffic interface NAME", "Show the packets of an interface", |request| {
-        Ok(traffic::follow(request))
-    })
-    .arguments(&[ANY]),
-    entry("monitor traffic interface NAME filter FILTER", "Show some of them", |request| {
-        Ok(traffic::follow(request))
-    })
-    .arguments(&[ANY, FILTER]),
+    entry("monitor traffic interface NAME", "Show the packets of an interface", traffic::follow)
+        .arguments(&[ANY])
+        .options(CAPTURE)
+        .more(CAPTURES),
+    entry(
+        "monitor traffic interface NAME dropped",
+        "Show the packets of a tunnel interface, and those that it drops, with the reason",
+        traffic::follow_with_drops,
+    )
+    .arguments(&[ANY])
+    .options(CAPTURE_DROPS)
+    .more(CAPTURES),
+    entry("monitor traffic interface NAME filter FILTER", "Show some of them, by tcpdump", traffic::follow)
+        .arguments(&[ANY, FILTER])
+        .options(CAPTURE),
+    entry("monitor traffic interface NAME peer PEER", "Show the packets of one peer", traffic::follow)
+        .arguments(&[ANY, PEER])
+        .options(CAPTURE)
+        .more(CAPTURES),
+    entry(
+        "monitor traffic interface NAME peer PEER dropped",
+        "Show the packets of one peer, and those that are dropped, with the reason",
+        traffic::follow_with_drops,
+    )
+    .arguments(&[ANY, PEER])
+    .options(CAPTURE_DROPS)
+    .more(CAPTURES),
     entry("monitor command COMMAND", "Repeat a command every 2 s", command::whole).arguments(&[COMMAND]),
     entry(
         "monitor command diff COMMAND",
@@ -554,6 +598,7 @@ pub(super) static WORDS: &[(&str, &str)] = &[
     ("monitor traffic", "Packets"),
     ("monitor traffic interface", "One interface"),
     ("monitor traffic interface NAME filter", "Only some packets"),
+    ("monitor traffic interface NAME peer", "One peer of a tunnel interface"),
     ("monitor command", "Repeat a command"),
     ("monitor command diff", "Show what changes"),
     ("explain", "Explain why a connection is down, and how to fix it"),

@@ -9,11 +9,13 @@
 //! GET /v1/configuration/revisions/N    POST /v1/configuration/saved
 //! GET PUT PATCH /v1/configuration/tree GET /v1/openapi.json
 //! GET /v1/facts     GET /v1/health     GET /v1/facts/history    GET /v1/service/snmp
+//! GET /v1/local/capture/INTERFACE
 //! ```
 //!
-//! The requests of a protocol are in its folder: `api.rs`, with the answers in `model.rs`.
+//! What begins with `/v1/local/` is for clients on this machine only. The requests of a protocol are in its folder: `api.rs`, with the answers in `model.rs`.
 
 mod bottleneck;
+mod capture;
 pub mod client;
 mod configuration;
 pub mod connections;
@@ -50,6 +52,7 @@ use packet::DropReason;
 use port::Tally;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use tokio::sync::Semaphore;
 
 /// The longest request of a commit, in bytes: it may be a whole configuration.
 pub const LONGEST_COMMIT: usize = 16 << 20;
@@ -72,6 +75,8 @@ pub struct Shown {
     health: Arc<health::Kept>,
     snmp: Arc<snmp::SubAgent>,
     history: Arc<history::Keeper>,
+    /// How many captures may begin.
+    captures: Arc<Semaphore>,
 }
 
 impl Shown {
@@ -79,7 +84,8 @@ impl Shown {
     pub fn new(engines: Arc<Choice>, services: Vec<Arc<dyn View>>) -> Self {
         let itself = Arc::new(status::Itself::new());
         let (held, latest, health, snmp, history) = <(Arc<_>, Arc<_>, Arc<_>, Arc<_>, Arc<_>)>::default();
-        Self { services, held, engines, itself, latest, health, snmp, history }
+        let captures = Arc::new(Semaphore::new(capture::MOST));
+        Self { services, held, engines, itself, latest, health, snmp, history, captures }
     }
 
     /// Sets the reader of the counters of our nftables rules.
@@ -191,6 +197,7 @@ fn router(shown: Shown) -> Router {
         .route("/v1/service/snmp", get(snmp::snmp))
         .route("/v1/status", get(status::status))
         .route("/v1/reload", post(status::reload))
+        .route("/v1/local/capture/{interface}", get(capture::capture))
         .route("/v1/log", get(log::all))
         .route("/v1/log/{after}", get(log::after))
         .merge(configuration::routes())

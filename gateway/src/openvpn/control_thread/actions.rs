@@ -156,7 +156,8 @@ impl<T: Transmit> ControlThread<T> {
             link = link.with_count();
         }
         let state = PeerState::OpenVpn(link);
-        let peer = Arc::new(Peer::new(peer_id(session), state, self.budget.clone()));
+        let name = self.side.peer_name(session);
+        let peer = Arc::new(Peer::new(peer_id(session), state, self.budget.clone()).with_name(&name));
         peer.endpoint.store(Some(endpoint));
         for prefix in &prefixes {
             self.routes.insert(*prefix, session);
