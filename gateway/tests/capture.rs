@@ -49,7 +49,10 @@ fn what_is_carried_is_seen_once_each_way_as_the_inner_packet() {
     let [out, back] = [Direction::Outbound, Direction::Inbound];
     assert_eq!(ways, [(out, 100), (out, 200), (back, 100), (back, 200)]);
     assert_eq!((&seen[0].bytes, &seen[3].bytes), (&v4(1, 100, 0), &v4(2, 200, 0)));
-    assert!(seen.iter().all(|it| it.layer == Layer::Inner && it.peer.as_ref().is_some_and(|name| **name == "berlin")));
+    assert!(
+        seen.iter()
+            .all(|it| it.layer == Layer::Inner && it.peer.as_ref().is_some_and(|name| **name == "berlin"))
+    );
     drop(open);
     push(&bed, &[v4(1, 100, 0)]);
     bed.carry();
@@ -65,7 +68,8 @@ fn inbound_drops_are_seen_with_their_stage_and_their_peer() {
     damaged[20] ^= 1;
     let mut unknown = datagrams[2].clone();
     unknown[4..8].copy_from_slice(&(INDEX + 9).to_le_bytes());
-    let together = [datagrams[0].clone(), damaged.clone(), datagrams[0].clone(), vec![4, 0, 0, 0, 9], unknown];
+    let together =
+        [datagrams[0].clone(), damaged.clone(), datagrams[0].clone(), vec![4, 0, 0, 0, 9], unknown];
     arrive(&mut bed, &together);
     arrive(&mut bed, &datagrams[..1]);
     bed.allow(&["10.2.0.0/24".parse().expect("literal")]);
@@ -113,8 +117,7 @@ fn outbound_drops_are_seen_with_their_stage_and_their_peer() {
     let berlin = || Some("berlin".to_owned());
     let mut seen = drops(&open);
     seen.sort_by_key(|(reason, ..)| reason.name());
-    let expected =
-        [(DropReason::NoEndpoint, "route", berlin()), (DropReason::NoRoute, "route", None)];
+    let expected = [(DropReason::NoEndpoint, "route", berlin()), (DropReason::NoRoute, "route", None)];
     assert_eq!(seen, expected, "the train of the second one is one packet to its look-up");
 }
 
