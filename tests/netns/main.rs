@@ -21,6 +21,7 @@ mod https;
 mod import;
 mod ipsec;
 mod lcores;
+mod log;
 mod machine;
 mod manual;
 mod marked;

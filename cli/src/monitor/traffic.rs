@@ -8,7 +8,7 @@
 mod blocks;
 mod lines;
 
-use super::{Lines, follow_program};
+use super::{Lines, encoded, follow_program};
 use crate::answer::{Answer, Form};
 use crate::client::{Next, Stream};
 use crate::request::Request;
@@ -206,15 +206,6 @@ fn create(path: &Path) -> Result<File, Failure> {
     file.map_err(|error| {
         format!("{}: {error}\n  fix: name a file that can be written", path.display()).into()
     })
-}
-
-/// A word of a path or a query (RFC 3986 section 2.1).
-fn encoded(word: &str) -> String {
-    let encode = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
-        byte => format!("%{byte:02X}"),
-    };
-    word.bytes().map(encode).collect()
 }
 
 #[cfg(test)]

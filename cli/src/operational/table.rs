@@ -5,7 +5,7 @@ use super::{Argument, Entry, Flag, entry};
 use crate::health;
 use crate::host::interfaces::Kind;
 use crate::host::{interfaces, processes, reboot, sensors, version};
-use crate::monitor::{bandwidth, command, traffic, vpn as rates};
+use crate::monitor::{bandwidth, command, log as lines, traffic, vpn as rates};
 use crate::show_configuration as configuration;
 use crate::show_log::{self as log, Of};
 use crate::{
@@ -13,6 +13,7 @@ use crate::{
     show_machine, show_metrics, show_nat, show_openvpn, show_qat, show_secgw, show_snmp, show_threads,
     show_vpn, status, system, top,
 };
+use gateway::log::Subsystem;
 use gateway::openvpn::model::Mode;
 
 const INTERFACE: Argument =
@@ -23,6 +24,8 @@ const OPENVPN: Argument =
     Argument { name: "INTERFACE", about: "The OpenVPN interface", names: Names::OpenVpnInterfaces };
 const CLIENT: Argument =
     Argument { name: "CLIENT", about: "Common name of the client", names: Names::OpenVpnClients };
+const OPENVPN_PEER: Argument =
+    Argument { name: "PEER", about: "Common name of the client", names: Names::OpenVpnClients };
 const IPSEC_PEER: Argument = Argument { name: "PEER", about: "Name of the peer", names: Names::IpsecPeers };
 const TUNNEL: Argument = Argument { name: "TUNNEL", about: "Number of the tunnel", names: Names::Tunnels };
 const CIPHER: Argument = Argument { name: "CIPHER", about: "Only this cipher", names: Names::Ciphers };
@@ -86,6 +89,14 @@ const CAPTURES: &str = "The packets of a tunnel interface are those inside the t
      are made. In pcapng, interface 0 has packets of the inside, interface 1 those of the outside, and the comment of a packet is its \
      peer and the drop. At most 4 captures run at once; packets that come faster than they are read are lost and counted, and delay \
      nothing. Interfaces of others are shown by tcpdump.";
+
+const TRACES: &[Flag] = &[Flag::new(
+    lines::TRACE,
+    "Also what is logged for debugging, of this peer alone, until the command ends",
+)];
+const TRACED: &str = "The last 10 lines are shown first. With --trace the daemon tells this command the messages that it exchanges with the peer, \
+     and what else is of use only while something is sought, without a restart and without a change of its log: nothing of it goes there. \
+     Keys and passwords are never among it.";
 
 const CONFIRMED: &[Flag] = &[Flag::new(reboot::YES, "Do not ask")];
 
@@ -470,9 +481,34 @@ pub(super) static TABLE: &[Entry] = &[
     .arguments(&[COMMAND]),
     entry("monitor log", "Follow the log of this machine", |request| log::follow(request, Of::Machine)),
     entry("monitor log kernel", "Follow the log of the kernel", |request| log::follow(request, Of::Kernel)),
-    entry("monitor log ipsec", "Follow the log of the daemon", |request| log::follow(request, Of::Daemon)),
     entry("monitor log vpn", "Follow the log of the daemon", |request| log::follow(request, Of::Daemon)),
-    entry("monitor log openvpn", "Follow the log of the daemon", |request| log::follow(request, Of::Daemon)),
+    entry("monitor log ipsec", "Follow what the daemon logs of IPsec", |request| {
+        lines::follow(request, Subsystem::Ipsec)
+    }),
+    entry("monitor log ipsec peer PEER", "Follow what it logs of one peer", |request| {
+        lines::follow(request, Subsystem::Ipsec)
+    })
+    .arguments(&[IPSEC_PEER])
+    .options(TRACES)
+    .more(TRACED),
+    entry("monitor log openvpn", "Follow what the daemon logs of OpenVPN", |request| {
+        lines::follow(request, Subsystem::OpenVpn)
+    }),
+    entry("monitor log openvpn peer PEER", "Follow what it logs of one client", |request| {
+        lines::follow(request, Subsystem::OpenVpn)
+    })
+    .arguments(&[OPENVPN_PEER])
+    .options(TRACES)
+    .more(TRACED),
+    entry("monitor log wireguard", "Follow what the daemon logs of WireGuard", |request| {
+        lines::follow(request, Subsystem::WireGuard)
+    }),
+    entry("monitor log wireguard peer PEER", "Follow what it logs of one peer", |request| {
+        lines::follow(request, Subsystem::WireGuard)
+    })
+    .arguments(&[WIREGUARD_PEER])
+    .options(TRACES)
+    .more(TRACED),
     entry("advise", "Measure which algorithms to take on this machine, and what each costs", |_| {
         advise::show()
     }),
@@ -595,6 +631,9 @@ pub(super) static WORDS: &[(&str, &str)] = &[
     ("show environment", "Sensors"),
     ("monitor", "Follow rates, packets and logs until interrupted"),
     ("monitor bandwidth interface", "One interface"),
+    ("monitor log ipsec peer", "One peer"),
+    ("monitor log openvpn peer", "One client"),
+    ("monitor log wireguard peer", "One peer"),
     ("monitor traffic", "Packets"),
     ("monitor traffic interface", "One interface"),
     ("monitor traffic interface NAME filter", "Only some packets"),

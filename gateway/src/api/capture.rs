@@ -9,6 +9,7 @@
 
 use super::Shown;
 use super::server::{Streamed, problem};
+use super::stream::Chunks;
 use crate::datapath::capture::{Captured, Direction, Layer, OpenCapture, SNAP_LENGTHS, Wanted, Which};
 use crate::facts::model::Protocol;
 use crate::rights::Rights;
@@ -28,11 +29,8 @@ use pcap_file::{DataLink, Endianness, PcapResult};
 use port::pcap::outer_header;
 use serde::Deserialize;
 use std::borrow::Cow;
-use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -151,21 +149,6 @@ async fn check_peer(shown: &Shown, interface: &str, peer: &str) -> Result<(), Re
     }
     let why = format!("{interface} has no peer {peer}");
     Err(problem(StatusCode::NOT_FOUND, why, "postern status lists the peers"))
-}
-
-/// The body of the answer.
-struct Chunks(mpsc::Receiver<Bytes>);
-
-impl hyper::body::Body for Chunks {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(context).map(|chunk| chunk.map(|chunk| Ok(hyper::body::Frame::data(chunk))))
-    }
 }
 
 /// Makes pcapng.

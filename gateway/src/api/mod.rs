@@ -9,7 +9,7 @@
 //! GET /v1/configuration/revisions/N    POST /v1/configuration/saved
 //! GET PUT PATCH /v1/configuration/tree GET /v1/openapi.json
 //! GET /v1/facts     GET /v1/health     GET /v1/facts/history    GET /v1/service/snmp
-//! GET /v1/local/capture/INTERFACE
+//! GET /v1/local/capture/INTERFACE      GET /v1/local/log
 //! ```
 //!
 //! What begins with `/v1/local/` is for clients on this machine only. The requests of a protocol are in its folder: `api.rs`, with the answers in `model.rs`.
@@ -26,13 +26,13 @@ pub mod model;
 pub mod openapi;
 pub mod server;
 mod status;
+mod stream;
 mod threads;
 mod typed;
 pub(crate) mod words;
 
 pub use engines::{describe as describe_engine_event, engine_of, show as show_crypto};
 pub use kernel::meaning_of_drop;
-pub use log::Keeper as LogKeeper;
 
 use crate::facts::{self, Latest, history};
 use crate::health;
@@ -77,6 +77,8 @@ pub struct Shown {
     history: Arc<history::Keeper>,
     /// How many captures may begin.
     captures: Arc<Semaphore>,
+    /// How many clients more may follow the log.
+    followers: Arc<Semaphore>,
 }
 
 impl Shown {
@@ -84,8 +86,8 @@ impl Shown {
     pub fn new(engines: Arc<Choice>, services: Vec<Arc<dyn View>>) -> Self {
         let itself = Arc::new(status::Itself::new());
         let (held, latest, health, snmp, history) = <(Arc<_>, Arc<_>, Arc<_>, Arc<_>, Arc<_>)>::default();
-        let captures = Arc::new(Semaphore::new(capture::MOST));
-        Self { services, held, engines, itself, latest, health, snmp, history, captures }
+        let [captures, followers] = [capture::MOST, log::MOST].map(|most| Arc::new(Semaphore::new(most)));
+        Self { services, held, engines, itself, latest, health, snmp, history, captures, followers }
     }
 
     /// Sets the reader of the counters of our nftables rules.
@@ -198,6 +200,7 @@ fn router(shown: Shown) -> Router {
         .route("/v1/status", get(status::status))
         .route("/v1/reload", post(status::reload))
         .route("/v1/local/capture/{interface}", get(capture::capture))
+        .route("/v1/local/log", get(log::follow))
         .route("/v1/log", get(log::all))
         .route("/v1/log/{after}", get(log::after))
         .merge(configuration::routes())

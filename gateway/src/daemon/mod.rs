@@ -26,6 +26,7 @@ use crate::host::Host;
 use crate::host::wants::Wants;
 use crate::https::{EnrollmentService, HttpsService, MetricsService, PageService, Process};
 use crate::ipsec::service::IpsecService;
+use crate::log::service::LogService;
 use crate::machine::{Client, MachineService};
 use crate::nat::NatService;
 use crate::openvpn::dns::NameServers;
@@ -59,6 +60,7 @@ fn services() -> Vec<Box<dyn Service>> {
         Box::<PageService>::default(),
         Box::<EnrollmentService>::default(),
         Box::<HealthService>::default(),
+        Box::<LogService>::default(),
     ]
 }
 
