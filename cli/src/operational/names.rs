@@ -49,7 +49,8 @@ impl Names {
             }
             Self::WireguardPeers => {
                 let all = interfaces(api).into_iter().flat_map(|answer| answer.interfaces);
-                let peers = all.filter(|interface| interface.name == before).flat_map(|it| it.peers);
+                let named = all.filter(|interface| before.is_empty() || interface.name == before);
+                let peers = named.flat_map(|it| it.peers);
                 peers.map(|peer| peer.name.unwrap_or(peer.public_key)).collect()
             }
             Self::OpenVpnInterfaces => openvpn(api).into_iter().map(|interface| interface.name).collect(),

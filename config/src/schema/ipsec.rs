@@ -109,12 +109,8 @@ pub(super) static GENERAL: &[Node] = &[
     flag("vpn ipsec disable-uniqreqids", "Ignored").note(IGNORED),
     values("vpn ipsec interface", Type::Name, "Ignored")
         .note("is ignored: IKE listens on every interface, for configured peers only"),
-    value(
-        "vpn ipsec log level",
-        Type::Number(0, 2),
-        "0 as other parts of the daemon, 1 and 2 as: system log subsystem ipsec level debug",
-    )
-    .or("0"),
+    value("vpn ipsec log level", Type::Number(0, 2), "0 as the rest of the daemon, 1 and 2 for debugging")
+        .or("0"),
     values("vpn ipsec log subsystem", SUBSYSTEM, "Ignored").note(LOG),
     flag("vpn ipsec options disable-route-autoinstall", "Do not install routes to remote prefixes"),
     flag("vpn ipsec options flexvpn", "Ignored").note(IGNORED),

@@ -21,7 +21,7 @@ pub(super) static NODES: &[Node] = &[
     value(
         "system log level",
         Type::Word(LEVELS),
-        "Least urgent level that is logged (default: LOG_LEVEL of the environment, or info)",
+        "Least urgent level that is logged (default: LOG_LEVEL, or info)",
     ),
     value(
         "system log subsystem <subsystem> level",
