@@ -37,6 +37,8 @@ case $part in
     packages+=("${strongswan[@]}" strongswan-pki)
     # The other end of our OpenVPN.
     packages+=(openvpn)
+    # What reads captures with the comments of their packets.
+    packages+=(tshark)
     # What gives devices of a site addresses and names; the package without a service.
     packages+=(dnsmasq-base)
     ;;

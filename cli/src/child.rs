@@ -18,7 +18,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// This program with one of its verbs.
 pub(crate) fn command(verb: &str) -> Command {
     let mut command = Command::new("/proc/self/exe");
-    command.arg(verb);
+    command.arg(verb).envs(crate::log::environment());
     command
 }
 

@@ -5,8 +5,8 @@ use clap::Args;
 use gateway::api;
 use gateway::api::client::ClientError;
 use gateway::api::model::Problem;
-use http_body_util::Full;
-use hyper::body::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
 use hyper::{Request, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,6 +14,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The environment variable that names the socket of the daemon to ask, where no option does.
 pub(crate) const API: &str = "POSTERN_API";
@@ -200,6 +201,78 @@ fn sockets() -> Vec<PathBuf> {
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "sock"));
     paths.sort();
     paths
+}
+
+/// An answer that has no end, until it is dropped. The signals to end are taken meanwhile.
+pub(crate) struct Stream {
+    runtime: Runtime,
+    body: Incoming,
+    signals: [Signal; 2],
+}
+
+/// What came of a stream.
+pub(crate) enum Next {
+    Chunk(Bytes),
+    /// The daemon has ended it.
+    Ended,
+    /// The user has.
+    Interrupted,
+}
+
+impl Stream {
+    /// Asks the daemon at this socket. None if it does not know the place.
+    pub(crate) fn open(path: &Path, question: &str) -> Result<Option<Self>, Failure> {
+        let runtime = runtime()?;
+        let opened: Result<_, Failure> = runtime.block_on(async {
+            let request = Request::get(question).header("host", "postern").body(Full::default())?;
+            let answer = match api::client::stream(path, request).await {
+                Ok(answer) => answer,
+                Err(ClientError::Io(error)) => return Err(error.into()),
+                Err(_) => return Err(Broken.into()),
+            };
+            let (status, body) = (answer.status(), answer.into_body());
+            if !status.is_success() {
+                let problem = body.collect().await.map_err(|_| Broken)?.to_bytes();
+                return if status == StatusCode::NOT_FOUND && !is_about_peer(&problem) {
+                    Ok((None, None))
+                } else {
+                    Err(refused(status, &problem))
+                };
+            }
+            let signals = [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
+            Ok((Some(body), Some(signals)))
+        });
+        let (body, signals) = opened.map_err(|error| not_sent(path, error))?;
+        Ok(body.zip(signals).map(|(body, signals)| Self { runtime, body, signals }))
+    }
+
+    /// Waits for more.
+    pub(crate) fn next(&mut self) -> Next {
+        let Self { runtime, body, signals: [interrupt, terminate] } = self;
+        runtime.block_on(async {
+            loop {
+                tokio::select! {
+                    frame = body.frame() => match frame.map(|frame| frame.map(hyper::body::Frame::into_data)) {
+                        Some(Ok(Ok(chunk))) => return Next::Chunk(chunk),
+                        Some(Ok(Err(_))) => {}
+                        Some(Err(_)) | None => return Next::Ended,
+                    },
+                    _ = interrupt.recv() => return Next::Interrupted,
+                    _ = terminate.recv() => return Next::Interrupted,
+                }
+            }
+        })
+    }
+}
+
+/// Whether the daemon has the interface, but not the peer.
+fn is_about_peer(problem: &[u8]) -> bool {
+    serde_json::from_slice::<Problem>(problem).is_ok_and(|problem| problem.error.contains(" has no peer "))
+}
+
+/// The sockets of the daemons, or the one at `only`.
+pub(crate) fn chosen_sockets(only: Option<&Path>) -> Vec<PathBuf> {
+    only.map_or_else(sockets, |path| vec![path.to_owned()])
 }
 
 async fn get<T: DeserializeOwned>(path: &Path, question: &str) -> Result<T, Failure> {

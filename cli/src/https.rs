@@ -178,7 +178,7 @@ impl ThisProgram {
             let owned: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
             elsewhere::instead(&owned).unwrap_or_else(|| invalid(words, operational::known_words(words), ""))
         })?;
-        Ok(entry.run(values, Vec::new(), Some(self.api.clone())))
+        Ok(entry.run(values, operational::Options::default(), Some(self.api.clone())))
     }
 }
 

@@ -1,21 +1,67 @@
-//! Logging: lines with time and level, or with syslog priorities where the journal reads them. The last lines are kept for the API.
+//! Logging: lines with time and level, JSON on request, or the journal's own protocol where it reads standard error. The last lines are kept for
+//! the API.
+//!
+//! ```text
+//! event ──> gate (level, trace, bound) ──> text, JSON or journal
+//!                                     └──> memory, for the API
+//! ```
+
+mod event;
+mod gate;
+mod journald;
+mod json;
+mod kept;
+
+pub(crate) use event::MessageOnly;
+pub(crate) use kept::Kept;
 
 use crate::Outcome;
-use gateway::api::LogKeeper;
+use clap::ValueEnum;
+use event::Fields;
+use gate::Gate;
+use gateway::log::{Subsystem, is_on, set_usual};
+use journald::Journald;
+use json::Json;
 use rustix::fs::fstat;
 use std::fmt::Display;
-use std::io::{IsTerminal, stderr};
-use tracing::level_filters::LevelFilter;
+use std::io::{IsTerminal, Write, stderr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::fmt;
+use tracing_subscriber::filter::dynamic_filter_fn;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt};
 
 /// The environment variable with the log level.
 const VARIABLE: &str = "LOG_LEVEL";
+/// The one with the format: the daemon sets it for the processes that it starts.
+const FORMAT: &str = "LOG_FORMAT";
+
+/// How lines are written to standard error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Time, level and text; where the journal reads them, entries of the journal with fields
+    #[default]
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+/// Whether lines are JSON.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Chooses the format, before [`start`].
+pub(crate) fn choose(format: Format) {
+    IS_JSON.store(format == Format::Json, Ordering::Relaxed);
+}
+
+/// What the processes that this one starts are told.
+pub(crate) fn environment() -> Option<(&'static str, &'static str)> {
+    IS_JSON.load(Ordering::Relaxed).then_some((FORMAT, "json"))
+}
 
 /// Logs to standard error at the level of `LOG_LEVEL`, a variable that other WireGuard daemons use too.
 pub(crate) fn start() -> Outcome {
@@ -24,13 +70,22 @@ pub(crate) fn start() -> Outcome {
         Asked::Level(level) => level,
         Asked::Silence => return Ok(()),
     };
-    let log = tracing_subscriber::registry()
-        .with(LevelFilter::from_level(level))
-        .with(plain().with_writer(LogKeeper::default));
-    if is_journal() {
-        log.with(plain().with_writer(stderr).event_format(journal())).init();
+    set_usual(level);
+    if std::env::var_os(FORMAT).is_some_and(|format| format == "json") {
+        choose(Format::Json);
+    }
+    let log = tracing_subscriber::registry().with(Gate::default()).with(Kept);
+    let on = || dynamic_filter_fn(|metadata, _| is_on(metadata));
+    if IS_JSON.load(Ordering::Relaxed) {
+        log.with(Json).init();
+    } else if is_journal() {
+        match Journald::connect() {
+            Ok(journal) => log.with(journal).init(),
+            // It reads priorities at the start of a line, too.
+            Err(_) => log.with(plain().with_writer(stderr).event_format(journal()).with_filter(on())).init(),
+        }
     } else {
-        log.with(plain().with_writer(stderr).with_ansi(stderr().is_terminal())).init();
+        log.with(plain().with_writer(stderr).with_ansi(stderr().is_terminal()).with_filter(on())).init();
     }
     Ok(())
 }
@@ -56,8 +111,8 @@ pub(crate) fn asked() -> Result<Asked, String> {
 }
 
 /// A line for each event, without colours.
-pub(crate) fn plain<S>() -> fmt::Layer<S> {
-    fmt::Layer::default().with_ansi(false).with_target(false)
+pub(crate) fn plain<S>() -> fmt::Layer<S, MessageOnly> {
+    fmt::Layer::default().with_ansi(false).with_target(false).fmt_fields(MessageOnly)
 }
 
 /// The level that a word names; `None` for `silent`.
@@ -77,7 +132,10 @@ fn level(word: &str) -> Result<Option<Level>, String> {
 /// Prints why a command has failed.
 pub(crate) fn failure(error: &dyn Display) {
     let text = format!("postern: {error}");
-    if is_journal() {
+    if IS_JSON.load(Ordering::Relaxed) {
+        let fields = Fields { message: error.to_string(), ..Fields::default() };
+        let _ = stderr().write_all(json::object(Level::ERROR, Subsystem::Daemon, fields).as_bytes());
+    } else if is_journal() {
         eprint!("{}", prioritized(Level::ERROR, &text));
     } else {
         eprintln!("{text}");

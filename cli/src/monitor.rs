@@ -2,6 +2,7 @@
 
 pub(crate) mod bandwidth;
 pub(crate) mod command;
+pub(crate) mod log;
 pub(crate) mod rates;
 pub(crate) mod traffic;
 pub(crate) mod vpn;
@@ -50,6 +51,15 @@ pub(crate) fn follow_program(
     let _ = child.kill();
     child.wait()?;
     outcome
+}
+
+/// A word of a path or a query (RFC 3986 section 2.1).
+fn encoded(word: &str) -> String {
+    let encode = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    word.bytes().map(encode).collect()
 }
 
 /// Writes a text in the place of the one before.

@@ -50,10 +50,32 @@ pub(crate) struct Argument {
     names: Names,
 }
 
-/// An option of one operational command: `--all`.
+/// An option of one operational command: `--all`, or `--count N`.
 pub(crate) struct Flag {
     name: &'static str,
     about: &'static str,
+    /// What its value is called, if it has one.
+    value: Option<&'static str>,
+}
+
+impl Flag {
+    const fn new(name: &'static str, about: &'static str) -> Self {
+        Self { name, about, value: None }
+    }
+
+    /// An option with a value.
+    const fn with_value(name: &'static str, value: &'static str, about: &'static str) -> Self {
+        Self { name, about, value: Some(value) }
+    }
+}
+
+/// The options that were typed.
+#[derive(Default)]
+pub(crate) struct Options {
+    /// Those without a value.
+    pub(crate) flags: Vec<&'static str>,
+    /// Those with one.
+    pub(crate) values: Vec<(&'static str, String)>,
 }
 
 /// A command without arguments and options that asks nothing.
@@ -94,11 +116,12 @@ impl Entry {
     pub(crate) fn run(
         &self,
         values: Vec<String>,
-        flags: Vec<&'static str>,
+        options: Options,
         api: Option<PathBuf>,
     ) -> Result<Answer, Failure> {
         let names = self.arguments.iter().map(|argument| argument.name);
-        let request = Request::new(api, self.asks, names.zip(values).collect()).with_flags(flags);
+        let values = names.zip(values).chain(options.values).collect();
+        let request = Request::new(api, self.asks, values).with_flags(options.flags);
         (self.effect)(&request)
     }
 }

@@ -56,6 +56,9 @@ pub(crate) struct Arguments {
     /// Start no process for the receivers and the log of `service health`
     #[arg(long)]
     no_alerts: bool,
+    /// How the log is written to standard error
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    log_format: log::Format,
     #[command(flatten)]
     allowed: machine::Allowed,
     #[command(flatten)]
@@ -80,6 +83,7 @@ pub(crate) fn run_without_cipher(config: PathBuf, api: PathBuf) -> Outcome {
         no_machine: true,
         no_https: true,
         no_alerts: true,
+        log_format: log::Format::Text,
         allowed: machine::Allowed::default(),
         copies: archiver::Folders::default(),
     };
@@ -90,6 +94,7 @@ pub(crate) fn run_without_cipher(config: PathBuf, api: PathBuf) -> Outcome {
 type Engines = fn(&[Subject]) -> Arc<Choice>;
 
 fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> Outcome {
+    log::choose(arguments.log_format);
     log::start()?;
     let user = service_user::wanted(arguments.user.as_deref())?;
     // The systemd unit already starts the daemon as that user.

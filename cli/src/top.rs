@@ -93,7 +93,7 @@ fn explain(row: &Row, api: Option<&Path>) -> String {
     let told = |words: Vec<&str>| {
         let (entry, values) = operational::find(&words)?;
         let mut out = Vec::new();
-        let answer = entry.run(values, Vec::new(), api.map(Path::to_owned));
+        let answer = entry.run(values, operational::Options::default(), api.map(Path::to_owned));
         let text = match answer.and_then(|answer| answer.write(&mut out, Form::default())) {
             Ok(()) => String::from_utf8_lossy(&out).into_owned(),
             Err(error) => format!("{error}\n"),

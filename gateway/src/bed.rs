@@ -3,11 +3,12 @@
 
 use crate::clock::Clock;
 use crate::datapath::DataPathEvent;
+use crate::datapath::egress::Egress;
 use crate::datapath::protocol::{self, PeerState, Protocol, Tunnel};
 use crate::datapath::punt::{Datagram, Punt};
 use crate::datapath::staging::Budget;
 use crate::datapath::tables::{Peer, Session, Tables};
-use crate::datapath::worker::{Egress, Inbound, Outbound, Shared};
+use crate::datapath::worker::{Inbound, Outbound, Shared};
 use crossbeam_channel::{Receiver, unbounded};
 use crypto::Cipher;
 use crypto::engine::{Engine, LoadError};
@@ -265,9 +266,8 @@ pub struct Refusing(pub DropReason);
 impl Transmit for Refusing {
     fn transmit(&mut self, batch: &mut packet::Batch, drops: &DropCounters) {
         let live: Vec<usize> = batch.live(0..batch.len()).collect();
-        for &index in &live {
-            batch.discard(index);
+        for index in live {
+            batch.drop_packet(index, self.0, drops);
         }
-        drops.count(self.0, live.len());
     }
 }

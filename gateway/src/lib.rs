@@ -25,6 +25,7 @@ pub mod health;
 pub mod host;
 pub mod https;
 pub mod ipsec;
+pub mod log;
 pub mod machine;
 pub mod nat;
 pub mod openvpn;

@@ -16,6 +16,8 @@ pub(crate) const PREFIX: &str = "/v1/";
 const COMMIT: &str = "/v1/configuration/commit";
 /// The typed configuration, whose parameters name the user.
 pub(crate) const TREE: &str = "/v1/configuration/tree";
+/// What only clients on the machine itself may ask for: streams of packets and of the log.
+const LOCAL: &str = "/v1/local/";
 /// The place where a program reports that it has written the file: over HTTPS, only this server writes it.
 const SAVED: &str = "/v1/configuration/saved";
 
@@ -39,6 +41,13 @@ pub(crate) fn denial(denied: Denied) -> Response {
 /// Answers a request of a client.
 pub(crate) async fn answer(app: &App, head: &Parts, body: Bytes, client: &Client) -> Response {
     let path = head.uri.path();
+    if path.starts_with(LOCAL) {
+        return problem(
+            StatusCode::NOT_FOUND,
+            "this is not served over HTTPS",
+            "ask on the machine, as root",
+        );
+    }
     if path == SAVED {
         return problem(
             StatusCode::NOT_FOUND,

@@ -3,7 +3,7 @@
 //! A port appends packets, and closes a [`Train`] around packets that arrived together: the segments of one TUN
 //! super-packet, or the datagrams of one GRO receive. Work that is the same for a whole train is done once.
 
-use crate::{Endpoint, Slab};
+use crate::{DropCounters, DropReason, Endpoint, Slab};
 use std::ops::Range;
 
 /// Free bytes before each packet of [`Batch::append`]: enough for the tunnel headers but those with the longest HMACs.
@@ -36,6 +36,15 @@ pub struct Train {
     pub ds_field: u8,
 }
 
+/// A packet that was dropped while drops were noted.
+#[derive(Clone, Copy, Debug)]
+struct Note {
+    index: usize,
+    reason: DropReason,
+    /// Where its bytes are, which stay until the batch is cleared.
+    span: Span,
+}
+
 /// Packets in the order of arrival, each with headroom and tailroom, in one slab.
 pub struct Batch {
     slab: Slab,
@@ -44,6 +53,9 @@ pub struct Batch {
     end: usize,
     spans: Vec<Span>,
     trains: Vec<Train>,
+    /// Dropped packets, while a capture wants them.
+    notes: Vec<Note>,
+    notes_drops: bool,
 }
 
 impl Batch {
@@ -56,6 +68,8 @@ impl Batch {
             used: 0,
             spans: Vec::with_capacity(256),
             trains: Vec::with_capacity(64),
+            notes: Vec::new(),
+            notes_drops: false,
         }
     }
 
@@ -64,6 +78,7 @@ impl Batch {
         self.used = 0;
         self.spans.clear();
         self.trains.clear();
+        self.notes.clear();
     }
 
     /// Keeps so many bytes free from now on, for what is made of the packets of an empty batch: those are not for the port that fills it.
@@ -236,6 +251,46 @@ impl Batch {
         self.spans[index].length = 0;
     }
 
+    /// Counts packet `index` as dropped for `reason`, and discards it.
+    #[inline]
+    pub fn drop_packet(&mut self, index: usize, reason: DropReason, drops: &DropCounters) {
+        drops.count(reason, 1);
+        self.note_drop(index, reason);
+        self.discard(index);
+    }
+
+    /// Notes why packet `index` is dropped, if drops are noted, before it is discarded. The caller counts it.
+    #[inline]
+    pub fn note_drop(&mut self, index: usize, reason: DropReason) {
+        if self.notes_drops && self.is_live(index) {
+            self.notes.push(Note { index, reason, span: self.spans[index] });
+        }
+    }
+
+    /// The same for all packets of `range`.
+    #[inline]
+    pub fn note_drops_of(&mut self, range: Range<usize>, reason: DropReason) {
+        if self.notes_drops {
+            range.for_each(|index| self.note_drop(index, reason));
+        }
+    }
+
+    /// Whether drops are noted from now on: a capture wants to know of them.
+    pub fn set_notes_drops(&mut self, is_wanted: bool) {
+        self.notes_drops = is_wanted;
+        self.notes.clear();
+    }
+
+    /// The noted drops: index, reason, and the bytes as they are now.
+    pub fn noted_drops(&self) -> impl Iterator<Item = (usize, DropReason, &[u8])> {
+        self.notes.iter().map(|note| (note.index, note.reason, &self.slab.bytes()[note.span.range()]))
+    }
+
+    /// Forgets the noted drops.
+    pub fn forget_noted_drops(&mut self) {
+        self.notes.clear();
+    }
+
     /// Hides packet `index` from a port that must not send it; returns its length for [`reveal`](Self::reveal).
     #[inline]
     pub fn hide(&mut self, index: usize) -> u32 {
@@ -382,6 +437,26 @@ mod tests {
         assert_eq!(batch.live(0..2).collect::<Vec<_>>(), [1]);
         batch.reveal(0, length);
         assert_eq!((batch.packet(0), batch.live(0..2).count()), (&[1; 10][..], 2));
+    }
+
+    #[test]
+    fn dropped_packets_are_noted_with_their_bytes_only_while_that_is_wanted() {
+        let (mut batch, drops) = (Batch::new(4096), DropCounters::default());
+        for value in 0..4u8 {
+            batch.append(10).expect("it fits").fill(value);
+        }
+        batch.drop_packet(0, DropReason::BadTag, &drops);
+        assert_eq!(batch.noted_drops().count(), 0);
+        batch.set_notes_drops(true);
+        batch.drop_packet(1, DropReason::Replayed, &drops);
+        batch.note_drops_of(0..3, DropReason::NoRoute);
+        let noted: Vec<_> =
+            batch.noted_drops().map(|(index, reason, bytes)| (index, reason, bytes.to_vec())).collect();
+        let expected = [(1, DropReason::Replayed, vec![1; 10]), (2, DropReason::NoRoute, vec![2; 10])];
+        assert_eq!(noted, expected, "a packet is dropped once");
+        assert_eq!(drops.read(DropReason::Replayed) + drops.read(DropReason::BadTag), 2);
+        batch.forget_noted_drops();
+        assert_eq!(batch.noted_drops().count(), 0);
     }
 
     #[test]

@@ -141,8 +141,7 @@ fn next_burst(batch: &mut Batch, mut from: usize, drops: &DropCounters) -> (Arra
     while from < batch.len() && !burst.is_full() {
         let length = batch.packet(from).len();
         if length > LONGEST {
-            drops.count(DropReason::TooBig, 1);
-            batch.discard(from);
+            batch.drop_packet(from, DropReason::TooBig, drops);
         } else if length > 0 {
             burst.push(from);
         }

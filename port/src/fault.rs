@@ -91,8 +91,7 @@ impl<P: Receive> Fault<P> {
 
     fn spoil(&mut self, batch: &mut Batch, index: usize, endpoint: Option<Endpoint>, ds_field: u8) {
         if self.strikes(self.faults.lose) {
-            batch.discard(index);
-            return self.drops.count(DropReason::InjectedFault, 1);
+            return batch.drop_packet(index, DropReason::InjectedFault, &self.drops);
         }
         if self.strikes(self.faults.corrupt) {
             let packet = batch.packet_mut(index);

@@ -1,7 +1,7 @@
 //! Capture files: packets of a port are written to a file, and can be read again.
 //!
 //! Inside packets are written unchanged (link type "raw IP"), and so are Ethernet frames in a file of their own. Outside datagrams get an IP and a UDP header from their
-//! endpoint, so that other programs can read them; an unknown local address is written as zero.
+//! endpoint, and ESP without UDP an IP header, so that other programs can read them; an unknown local address is written as zero.
 
 use crate::{Receive, Transmit, Wake};
 use packet::header::ip::{Ipv4Header, Ipv6Header, UDP};
@@ -19,6 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use zerocopy::IntoBytes;
 
+/// The number of ESP in an IP header (RFC 4303).
+const ESP: u8 = 50;
 /// Longest packet written in full.
 const SNAP_LENGTH: u32 = 262_144;
 
@@ -48,7 +50,7 @@ impl Capture {
     fn write(&self, endpoint: Option<&Endpoint>, inbound: bool, bytes: &[u8]) {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let header =
-            endpoint.map(|endpoint| datagram_header(endpoint, inbound, bytes.len())).unwrap_or_default();
+            endpoint.map(|endpoint| outer_header(endpoint, 0, inbound, bytes.len())).unwrap_or_default();
         let bytes = [&header, bytes].concat();
         let packet = PcapPacket::new_owned(since_1970, bytes.len() as u32, bytes);
         let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).write_packet(&packet);
@@ -63,12 +65,14 @@ impl Capture {
     }
 }
 
-/// The IP and UDP header of a datagram; checksums are zero.
-fn datagram_header(endpoint: &Endpoint, inbound: bool, length: usize) -> Vec<u8> {
+/// The IP header, and the UDP header, of what an endpoint sent or is sent: a port of the endpoint of zero stands for ESP without UDP.
+///
+/// The UDP checksum is zero. A packet of a TCP connection gets a UDP header too: it is a message, not a segment.
+pub fn outer_header(endpoint: &Endpoint, local_port: u16, inbound: bool, length: usize) -> Vec<u8> {
     let remote = endpoint.remote;
     let unspecified =
         if remote.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
-    let local = SocketAddr::new(endpoint.local.unwrap_or(unspecified), 0);
+    let local = SocketAddr::new(endpoint.local.unwrap_or(unspecified), local_port);
     let (source, destination) = if inbound { (remote, local) } else { (local, remote) };
     let udp_length = UdpHeader::LENGTH + length;
     let udp = UdpHeader {
@@ -77,14 +81,13 @@ fn datagram_header(endpoint: &Endpoint, inbound: bool, length: usize) -> Vec<u8>
         length: (udp_length as u16).into(),
         checksum: [0; 2],
     };
+    let is_esp = remote.port() == 0;
+    let (protocol, udp, payload) =
+        if is_esp { (ESP, &[][..], length) } else { (UDP, udp.as_bytes(), udp_length) };
     let ip = match (source.ip(), destination.ip()) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            let mut header = Ipv4Header::new(
-                UDP,
-                source.octets(),
-                destination.octets(),
-                (Ipv4Header::LENGTH + udp_length) as u16,
-            );
+            let total = (Ipv4Header::LENGTH + payload) as u16;
+            let mut header = Ipv4Header::new(protocol, source.octets(), destination.octets(), total);
             header.finish();
             header.as_bytes().to_vec()
         }
@@ -93,11 +96,11 @@ fn datagram_header(endpoint: &Endpoint, inbound: bool, length: usize) -> Vec<u8>
                 IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
                 IpAddr::V6(address) => address.octets(),
             };
-            let header = Ipv6Header::new(UDP, octets(source), octets(destination), udp_length as u16);
+            let header = Ipv6Header::new(protocol, octets(source), octets(destination), payload as u16);
             header.as_bytes().to_vec()
         }
     };
-    [&ip, udp.as_bytes()].concat()
+    [&ip, udp].concat()
 }
 
 /// Captures the packets of a wrapped half of a port.
@@ -215,6 +218,18 @@ mod tests {
         std::fs::remove_file(&path).expect("it is there");
         assert!(bytes.ends_with(&frame), "the addresses too");
         assert_eq!(packets, [&frame[14..]]);
+    }
+
+    #[test]
+    fn esp_without_udp_gets_no_udp_header() {
+        let endpoint = |text: &str| Endpoint::new(text.parse().expect("literal"));
+        let esp = outer_header(&endpoint("192.0.2.1:0"), 4500, true, 100);
+        assert_eq!((esp.len(), esp[9], &esp[2..4]), (20, ESP, &120u16.to_be_bytes()[..]));
+        let udp = outer_header(&endpoint("192.0.2.1:500"), 4500, false, 100);
+        assert_eq!(
+            (udp.len(), udp[9], &udp[20..24]),
+            (28, UDP, &[4500u16.to_be_bytes(), 500u16.to_be_bytes()].concat()[..])
+        );
     }
 
     #[test]

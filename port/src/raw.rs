@@ -53,8 +53,7 @@ impl Receive for RawReceive {
             let has_header = endpoint.is_some_and(|endpoint| endpoint.remote.is_ipv4());
             for index in packets {
                 if let Err(reason) = strip(batch, index, has_header) {
-                    drops.count(reason, 1);
-                    batch.discard(index);
+                    batch.drop_packet(index, reason, drops);
                 }
             }
         }

@@ -3,6 +3,7 @@
 mod backup;
 mod bottleneck;
 mod busy;
+mod capture;
 mod closed;
 mod commit;
 mod congestion;
@@ -20,6 +21,7 @@ mod https;
 mod import;
 mod ipsec;
 mod lcores;
+mod log;
 mod machine;
 mod manual;
 mod marked;

@@ -11,13 +11,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 /// A command that goes on, and the lines that it prints.
-struct Going {
-    child: Child,
-    lines: Receiver<String>,
+pub struct Going {
+    pub child: Child,
+    pub lines: Receiver<String>,
 }
 
 impl Going {
-    fn start(mut command: Command) -> Self {
+    pub fn start(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts");
         let from = BufReader::new(child.stdout.take().expect("a pipe"));
         let (give, lines) = channel();
@@ -26,7 +26,7 @@ impl Going {
     }
 
     /// The first line that is as wanted.
-    fn until(&self, is_wanted: impl Fn(&str) -> bool) -> String {
+    pub fn until(&self, is_wanted: impl Fn(&str) -> bool) -> String {
         let (end, mut said) = (Instant::now() + PATIENCE, Vec::new());
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -46,20 +46,20 @@ impl Drop for Going {
     }
 }
 
-fn command(site: &Site, words: &[&str]) -> Command {
+pub fn command(site: &Site, words: &[&str]) -> Command {
     let mut command = Command::new(postern());
     command.args(words).arg("--api").arg(&site.socket);
     command
 }
 
-fn says(site: &Site, words: &[&str]) -> String {
+pub fn says(site: &Site, words: &[&str]) -> String {
     let output = command(site, words).output().expect("it runs");
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Two sites with packets between them, until the process ends.
-fn busy() -> Option<(Lab, Site, Site, [String; 2])> {
+pub fn busy() -> Option<(Lab, Site, Site, [String; 2])> {
     let (mut lab, a, b, publics) = started()?;
     wait_until(PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
     let mut ping = lab.command("a", "ping");

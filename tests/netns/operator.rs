@@ -203,6 +203,9 @@ fn a_level_of_the_log_is_right_or_refused() {
 #[test]
 fn the_journal_gets_priorities_in_the_place_of_levels() {
     use std::os::unix::fs::MetadataExt;
+    if std::path::Path::new("/run/systemd/journal/socket").exists() {
+        return unavailable("the journal of this machine would get the lines");
+    }
     let Some(lab) = sites() else { return };
     let site = Site::new(&lab, "a", &key_pair().0);
     site.write(&lines(0, &key_pair().1, &[]));

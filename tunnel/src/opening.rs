@@ -44,8 +44,7 @@ pub(crate) fn open(
         let verdicts = verdicts.unwrap_or_default();
         for (place, &index) in live.iter().enumerate() {
             if verdicts.get(place) != Some(&true) {
-                drops.count(reason, 1);
-                batch.discard(index);
+                batch.drop_packet(index, reason, drops);
             }
         }
     }

@@ -189,8 +189,7 @@ impl Moving<'_> {
             }
             // A duplicate within one burst: the check before decryption could not see it.
             if let Err(reason) = self.accept(sequence(batch, index)) {
-                drops.count(reason, 1);
-                batch.discard(index);
+                batch.drop_packet(index, reason, drops);
                 continue;
             }
             authentic += 1;

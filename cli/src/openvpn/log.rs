@@ -3,7 +3,6 @@
 use crate::log::{Asked, EachLine};
 use crate::{Failure, log};
 use config::openvpn::settings::Log;
-use gateway::api::LogKeeper;
 use gateway::openvpn::management::Board;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write, stderr, stdout};
@@ -39,7 +38,7 @@ pub(super) fn start(log: &Log, board: &Arc<Board>) -> Result<Option<File>, Failu
     set_verbosity(log.verbosity);
     // The environment has precedence: units and tests set it without a change of the file.
     if let Asked::Level(level) = asked {
-        LEVEL.store(number(level), Ordering::Relaxed);
+        set_level(level);
     }
     set_mute(log.mute);
     let is_silent = asked == Asked::Silence;
@@ -47,7 +46,6 @@ pub(super) fn start(log: &Log, board: &Arc<Board>) -> Result<Option<File>, Failu
         Some((path, appends)) => Some(redirect(path, *appends)?),
         None => None,
     };
-    let kept = log::plain().with_writer(LogKeeper::default);
     let syslog = log.syslog.as_ref().filter(|_| log.file.is_none());
     let shown = match syslog.map(|name| (name, Syslog::connect())) {
         _ if is_silent => None,
@@ -68,7 +66,12 @@ pub(super) fn start(log: &Log, board: &Arc<Board>) -> Result<Option<File>, Failu
             Some(if log.without_time { lines.without_time().boxed() } else { lines.boxed() })
         }
     };
-    tracing_subscriber::registry().with(Chosen).with(kept).with(Noted(Arc::clone(board))).with(shown).init();
+    tracing_subscriber::registry()
+        .with(Chosen)
+        .with(log::Kept)
+        .with(Noted(Arc::clone(board)))
+        .with(shown)
+        .init();
     Ok(before)
 }
 
@@ -87,7 +90,12 @@ fn redirect(path: &Path, appends: bool) -> Result<File, Failure> {
 /// Logs at this level of `verb` from now on.
 pub(super) fn set_verbosity(verbosity: u8) {
     VERBOSITY.store(verbosity, Ordering::Relaxed);
-    LEVEL.store(number(level(verbosity)), Ordering::Relaxed);
+    set_level(level(verbosity));
+}
+
+fn set_level(level: Level) {
+    LEVEL.store(number(level), Ordering::Relaxed);
+    gateway::log::set_usual(level);
 }
 
 /// Leaves out lines after so many equal ones from now on.

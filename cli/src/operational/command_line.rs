@@ -2,7 +2,7 @@
 
 use super::names::Names;
 use super::table::TABLE;
-use super::{Argument, Entry, about_words, find, is_argument};
+use super::{Argument, Entry, Flag, Options, about_words, find, is_argument};
 use crate::client::{self, Asking};
 use crate::{Failure, answer};
 use clap::error::ErrorKind;
@@ -13,15 +13,15 @@ use std::process::ExitCode;
 pub(crate) struct Command {
     entry: &'static Entry,
     values: Vec<String>,
-    flags: Vec<&'static str>,
+    options: Options,
     asking: Asking,
 }
 
 impl Command {
     /// Runs it and prints the answer.
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let Self { entry, values, flags, asking } = self;
-        let answer = entry.run(values, flags, client::chosen(asking.api))?;
+        let Self { entry, values, options, asking } = self;
+        let answer = entry.run(values, options, client::chosen(asking.api))?;
         answer::print(&answer, asking.json)?;
         Ok(ExitCode::from(answer.status))
     }
@@ -92,9 +92,7 @@ fn command(path: &[&'static str]) -> clap::Command {
         command = command.subcommand_required(true).arg_required_else_help(true);
     }
     let flags = entries.iter().flat_map(|entry| entry.options);
-    command = command.args(
-        flags.map(|flag| Arg::new(flag.name).long(flag.name).help(flag.about).action(ArgAction::SetTrue)),
-    );
+    command = command.args(flags.map(option));
     command.subcommands(below.iter().map(|path| self::command(path)))
 }
 
@@ -116,6 +114,14 @@ fn usage(path: &[&str]) -> String {
 /// Whether all commands that begin with this path are hidden.
 fn is_hidden(path: &[&str]) -> bool {
     TABLE.iter().filter(|entry| begins(entry, path)).all(|entry| entry.is_hidden)
+}
+
+fn option(flag: &Flag) -> Arg {
+    let arg = Arg::new(flag.name).long(flag.name).help(flag.about);
+    match flag.value {
+        Some(value) => arg.value_name(value),
+        None => arg.action(ArgAction::SetTrue),
+    }
 }
 
 fn positional(argument: &'static Argument, is_required: bool) -> Arg {
@@ -159,8 +165,16 @@ impl FromArgMatches for Command {
         let Some((entry, values)) = find(&words) else {
             return Err(Error::raw(ErrorKind::MissingSubcommand, "a word is missing\n"));
         };
-        let flags = entry.options.iter().map(|flag| flag.name).filter(|name| at.get_flag(name)).collect();
-        Ok(Self { entry, values, flags, asking: Asking::from_arg_matches(at)? })
+        let mut options = Options::default();
+        for flag in entry.options {
+            match flag.value {
+                Some(_) => {
+                    options.values.extend(at.get_one::<String>(flag.name).map(|it| (flag.name, it.clone())));
+                }
+                None => options.flags.extend(at.get_flag(flag.name).then_some(flag.name)),
+            }
+        }
+        Ok(Self { entry, values, options, asking: Asking::from_arg_matches(at)? })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {

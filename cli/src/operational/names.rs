@@ -5,6 +5,7 @@ use crate::request::Request;
 use crate::shell::api::{Router, Socket};
 use crate::{show_qat, vpn};
 use crypto::Cipher;
+use gateway::facts::model::Facts;
 use gateway::openvpn::model as openvpn;
 use gateway::path::model::{Path, Paths};
 use gateway::wireguard::model::Interfaces;
@@ -21,6 +22,8 @@ pub(super) enum Names {
     /// The common names of the clients that are connected.
     OpenVpnClients,
     IpsecPeers,
+    /// Of the tunnel interface that was named before.
+    TunnelPeers,
     /// The numbers of the tunnels of the peer that was named before.
     Tunnels,
     Ciphers,
@@ -49,7 +52,8 @@ impl Names {
             }
             Self::WireguardPeers => {
                 let all = interfaces(api).into_iter().flat_map(|answer| answer.interfaces);
-                let peers = all.filter(|interface| interface.name == before).flat_map(|it| it.peers);
+                let named = all.filter(|interface| before.is_empty() || interface.name == before);
+                let peers = named.flat_map(|it| it.peers);
                 peers.map(|peer| peer.name.unwrap_or(peer.public_key)).collect()
             }
             Self::OpenVpnInterfaces => openvpn(api).into_iter().map(|interface| interface.name).collect(),
@@ -59,6 +63,14 @@ impl Names {
             }
             Self::Targets => paths(api).into_iter().map(|path| path.target).collect(),
             Self::IpsecPeers => peers(api).into_iter().map(|found| found.peer.name).collect(),
+            Self::TunnelPeers => {
+                let facts: Vec<Facts> = Request::new(api, "/v1/facts", Vec::new()).ask().unwrap_or_default();
+                let tunnels = facts.into_iter().flat_map(|facts| facts.tunnels);
+                let mut peers: Vec<String> =
+                    tunnels.filter(|it| it.interface == before).map(|it| it.peer).collect();
+                peers.dedup();
+                peers
+            }
             Self::Tunnels => {
                 let named = peers(api).into_iter().filter(|found| found.peer.name == before);
                 let tunnels = named.flat_map(|found| found.peer.tunnels);

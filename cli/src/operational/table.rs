@@ -5,7 +5,7 @@ use super::{Argument, Entry, Flag, entry};
 use crate::health;
 use crate::host::interfaces::Kind;
 use crate::host::{interfaces, processes, reboot, sensors, version};
-use crate::monitor::{bandwidth, command, traffic, vpn as rates};
+use crate::monitor::{bandwidth, command, log as lines, traffic, vpn as rates};
 use crate::show_configuration as configuration;
 use crate::show_log::{self as log, Of};
 use crate::{
@@ -13,6 +13,7 @@ use crate::{
     show_machine, show_metrics, show_nat, show_openvpn, show_path, show_qat, show_secgw, show_snmp,
     show_threads, show_vpn, status, system, top,
 };
+use gateway::log::Subsystem;
 use gateway::openvpn::model::Mode;
 
 const INTERFACE: Argument =
@@ -25,6 +26,8 @@ const TARGET: Argument =
     Argument { name: "TARGET", about: "Target of service path-monitor", names: Names::Targets };
 const CLIENT: Argument =
     Argument { name: "CLIENT", about: "Common name of the client", names: Names::OpenVpnClients };
+const OPENVPN_PEER: Argument =
+    Argument { name: "PEER", about: "Common name of the client", names: Names::OpenVpnClients };
 const IPSEC_PEER: Argument = Argument { name: "PEER", about: "Name of the peer", names: Names::IpsecPeers };
 const TUNNEL: Argument = Argument { name: "TUNNEL", about: "Number of the tunnel", names: Names::Tunnels };
 const CIPHER: Argument = Argument { name: "CIPHER", about: "Only this cipher", names: Names::Ciphers };
@@ -48,7 +51,7 @@ const REVISION: Argument = Argument {
     about: "Number of the revision, from 0, the newest",
     names: Names::Revisions,
 };
-const SECRETS: Flag = Flag { name: "secrets", about: "Show secrets, too; they are hidden otherwise" };
+const SECRETS: Flag = Flag::new("secrets", "Show secrets, too; they are hidden otherwise");
 
 const WIREGUARD: &str = "/v1/interfaces/wireguard";
 const OPENVPN_STATE: &str = "/v1/interfaces/openvpn";
@@ -64,11 +67,44 @@ const NAT: &str = "/v1/nat";
 const SECGW: &str = "/v1/secgw";
 const CRYPTO: &str = "/v1/crypto";
 
-const CONFIRMED: &[Flag] = &[Flag { name: reboot::YES, about: "Do not ask" }];
+const PEER: Argument = Argument {
+    name: "PEER",
+    about: "Name of the peer, or common name of the client",
+    names: Names::TunnelPeers,
+};
+const WRITE: Flag = Flag::with_value(
+    traffic::WRITE,
+    "FILE",
+    "Write pcapng to this file, or with - to standard output, as for | tshark -r -",
+);
+const COUNT: Flag = Flag::with_value(traffic::COUNT, "N", "End after so many packets");
+const SNAPLEN: Flag = Flag::with_value(
+    traffic::SNAPLEN,
+    "BYTES",
+    "Keep so many bytes of each packet: 64 to 65535, 2048 if not given",
+);
+const ONLY: Flag = Flag::new(traffic::ONLY, "Show only packets that are dropped");
+const CAPTURE: &[Flag] = &[WRITE, COUNT, SNAPLEN];
+const CAPTURE_DROPS: &[Flag] = &[ONLY, WRITE, COUNT, SNAPLEN];
+const CAPTURES: &str = "The packets of a tunnel interface are those inside the tunnel, in clear, each with its peer. A packet that is \
+     dropped is shown with the reason and the stage: before it is opened, as it was received outside, with IP and UDP headers that \
+     are made. In pcapng, interface 0 has packets of the inside, interface 1 those of the outside, and the comment of a packet is its \
+     peer and the drop. At most 4 captures run at once; packets that come faster than they are read are lost and counted, and delay \
+     nothing. Interfaces of others are shown by tcpdump.";
+
+const TRACES: &[Flag] = &[Flag::new(
+    lines::TRACE,
+    "Also what is logged for debugging, of this peer alone, until the command ends",
+)];
+const TRACED: &str = "The last 10 lines are shown first. With --trace the daemon tells this command the messages that it exchanges with the peer, \
+     and what else is of use only while something is sought, without a restart and without a change of its log: nothing of it goes there. \
+     Keys and passwords are never among it.";
+
+const CONFIRMED: &[Flag] = &[Flag::new(reboot::YES, "Do not ask")];
 
 const TOP: &[Flag] = &[
-    Flag { name: "once", about: "Print one line for each interface and peer, and end" },
-    Flag { name: "lines", about: "Print such lines each second, as without a terminal" },
+    Flag::new("once", "Print one line for each interface and peer, and end"),
+    Flag::new("lines", "Print such lines each second, as without a terminal"),
 ];
 const TOP_KEYS: &str = "Keys: q quits, Enter explains the selected row, / filters, v shows interfaces, peers or both, n s i o l h e order by \
      name, state, rate in, rate out, losses, handshake or engine, and the same key again reverses the order. NO_COLOR \
@@ -196,7 +232,7 @@ pub(super) static TABLE: &[Entry] = &[
         .arguments(&[INTERFACE])
         .asks(WORKERS),
     entry("show drops", "Show how many packets were dropped, by interface and reason", show::drops)
-        .options(&[Flag { name: "all", about: "Include the reasons for which nothing was dropped" }])
+        .options(&[Flag::new("all", "Include the reasons for which nothing was dropped")])
         .asks("/v1/drops"),
     entry(
         "show offloads",
@@ -420,14 +456,33 @@ pub(super) static TABLE: &[Entry] = &[
     entry("monitor bandwidth", "Show the rates of all interfaces", bandwidth::follow),
     entry("monitor bandwidth interface NAME", "Show the rates of one interface", bandwidth::follow)
         .arguments(&[ANY]),
-    entry("monitor traffic interface NAME", "Show the packets of an interface", |request| {
-        Ok(traffic::follow(request))
-    })
-    .arguments(&[ANY]),
-    entry("monitor traffic interface NAME filter FILTER", "Show some of them", |request| {
-        Ok(traffic::follow(request))
-    })
-    .arguments(&[ANY, FILTER]),
+    entry("monitor traffic interface NAME", "Show the packets of an interface", traffic::follow)
+        .arguments(&[ANY])
+        .options(CAPTURE)
+        .more(CAPTURES),
+    entry(
+        "monitor traffic interface NAME dropped",
+        "Show the packets of a tunnel interface, and those that it drops, with the reason",
+        traffic::follow_with_drops,
+    )
+    .arguments(&[ANY])
+    .options(CAPTURE_DROPS)
+    .more(CAPTURES),
+    entry("monitor traffic interface NAME filter FILTER", "Show some of them, by tcpdump", traffic::follow)
+        .arguments(&[ANY, FILTER])
+        .options(CAPTURE),
+    entry("monitor traffic interface NAME peer PEER", "Show the packets of one peer", traffic::follow)
+        .arguments(&[ANY, PEER])
+        .options(CAPTURE)
+        .more(CAPTURES),
+    entry(
+        "monitor traffic interface NAME peer PEER dropped",
+        "Show the packets of one peer, and those that are dropped, with the reason",
+        traffic::follow_with_drops,
+    )
+    .arguments(&[ANY, PEER])
+    .options(CAPTURE_DROPS)
+    .more(CAPTURES),
     entry("monitor command COMMAND", "Repeat a command every 2 s", command::whole).arguments(&[COMMAND]),
     entry(
         "monitor command diff COMMAND",
@@ -437,9 +492,34 @@ pub(super) static TABLE: &[Entry] = &[
     .arguments(&[COMMAND]),
     entry("monitor log", "Follow the log of this machine", |request| log::follow(request, Of::Machine)),
     entry("monitor log kernel", "Follow the log of the kernel", |request| log::follow(request, Of::Kernel)),
-    entry("monitor log ipsec", "Follow the log of the daemon", |request| log::follow(request, Of::Daemon)),
     entry("monitor log vpn", "Follow the log of the daemon", |request| log::follow(request, Of::Daemon)),
-    entry("monitor log openvpn", "Follow the log of the daemon", |request| log::follow(request, Of::Daemon)),
+    entry("monitor log ipsec", "Follow what the daemon logs of IPsec", |request| {
+        lines::follow(request, Subsystem::Ipsec)
+    }),
+    entry("monitor log ipsec peer PEER", "Follow what it logs of one peer", |request| {
+        lines::follow(request, Subsystem::Ipsec)
+    })
+    .arguments(&[IPSEC_PEER])
+    .options(TRACES)
+    .more(TRACED),
+    entry("monitor log openvpn", "Follow what the daemon logs of OpenVPN", |request| {
+        lines::follow(request, Subsystem::OpenVpn)
+    }),
+    entry("monitor log openvpn peer PEER", "Follow what it logs of one client", |request| {
+        lines::follow(request, Subsystem::OpenVpn)
+    })
+    .arguments(&[OPENVPN_PEER])
+    .options(TRACES)
+    .more(TRACED),
+    entry("monitor log wireguard", "Follow what the daemon logs of WireGuard", |request| {
+        lines::follow(request, Subsystem::WireGuard)
+    }),
+    entry("monitor log wireguard peer PEER", "Follow what it logs of one peer", |request| {
+        lines::follow(request, Subsystem::WireGuard)
+    })
+    .arguments(&[WIREGUARD_PEER])
+    .options(TRACES)
+    .more(TRACED),
     entry("advise", "Measure which algorithms to take on this machine, and what each costs", |_| {
         advise::show()
     }),
@@ -562,9 +642,13 @@ pub(super) static WORDS: &[(&str, &str)] = &[
     ("show environment", "Sensors"),
     ("monitor", "Follow rates, packets and logs until interrupted"),
     ("monitor bandwidth interface", "One interface"),
+    ("monitor log ipsec peer", "One peer"),
+    ("monitor log openvpn peer", "One client"),
+    ("monitor log wireguard peer", "One peer"),
     ("monitor traffic", "Packets"),
     ("monitor traffic interface", "One interface"),
     ("monitor traffic interface NAME filter", "Only some packets"),
+    ("monitor traffic interface NAME peer", "One peer of a tunnel interface"),
     ("monitor command", "Repeat a command"),
     ("monitor command diff", "Show what changes"),
     ("explain", "Explain why a connection is down, and how to fix it"),

@@ -19,7 +19,7 @@ const SECRET: Type = Type::Secret(1024);
 const PROPOSAL: Type = Type::Number(1, 65_535);
 const DAY: u64 = 86_400;
 const IGNORED: &str = "is ignored";
-const LOG: &str = "is ignored: set LOG_LEVEL in the environment instead";
+const LOG: &str = "is ignored: all of IPsec is logged alike; see system log subsystem ipsec";
 const PASSPHRASE: &str = "is ignored: encrypted private keys are not supported";
 
 /// Tags that peers refer to.
@@ -37,8 +37,8 @@ pub(super) static INNER: &[Inner] = &[
     inner("vpn ipsec ike-group", "IKE settings for peers"),
     inner("vpn ipsec ike-group <ike-group> proposal", "IKE proposals, in the order of preference"),
     inner("vpn ipsec ipsec-interfaces", "Ignored; VyOS 1.3 name of interface"),
-    inner("vpn ipsec log", "Ignored; set LOG_LEVEL in the environment"),
-    inner("vpn ipsec logging", "Ignored; VyOS 1.3 name of log"),
+    inner("vpn ipsec log", "The log of IPsec"),
+    inner("vpn ipsec logging", "VyOS 1.3 name of log"),
     inner("vpn ipsec nat-networks", "Ignored"),
     inner("vpn ipsec nat-networks allowed-network", "Ignored"),
     inner("vpn ipsec options", "Settings for all peers"),
@@ -109,7 +109,8 @@ pub(super) static GENERAL: &[Node] = &[
     flag("vpn ipsec disable-uniqreqids", "Ignored").note(IGNORED),
     values("vpn ipsec interface", Type::Name, "Ignored")
         .note("is ignored: IKE listens on every interface, for configured peers only"),
-    value("vpn ipsec log level", Type::Number(0, 2), "Ignored").or("0").note(LOG),
+    value("vpn ipsec log level", Type::Number(0, 2), "0 as the rest of the daemon, 1 and 2 for debugging")
+        .or("0"),
     values("vpn ipsec log subsystem", SUBSYSTEM, "Ignored").note(LOG),
     flag("vpn ipsec options disable-route-autoinstall", "Do not install routes to remote prefixes"),
     flag("vpn ipsec options flexvpn", "Ignored").note(IGNORED),
@@ -144,7 +145,8 @@ pub(super) static GENERAL: &[Node] = &[
     value("vpn ipsec include-ipsec-secrets", Type::Text(1024), "Ignored").note(IGNORED),
     values("vpn ipsec ipsec-interfaces interface", Type::Name, "Ignored; VyOS 1.3 name of interface")
         .note("is ignored: IKE listens on every interface, for configured peers only"),
-    value("vpn ipsec logging log-level", Type::Number(0, 2), "Ignored; VyOS 1.3 name of log level").note(LOG),
+    value("vpn ipsec logging log-level", Type::Number(0, 2), "VyOS 1.3 name of log level")
+        .note("is the VyOS 1.3 name of: vpn ipsec log level"),
     values("vpn ipsec logging log-modes", SUBSYSTEM, "Ignored; VyOS 1.3 name of log subsystem").note(LOG),
     values("vpn ipsec nat-networks allowed-network <prefix> exclude", Type::Prefix, "Ignored").note(IGNORED),
     value("vpn ipsec nat-traversal", ENABLE, "Ignored").note("is ignored: NAT is always detected"),

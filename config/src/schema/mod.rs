@@ -12,6 +12,7 @@ mod ipsec;
 mod lan;
 mod links;
 mod location;
+mod log;
 mod machine;
 mod matching;
 mod metrics;
@@ -33,6 +34,7 @@ pub use cursor::Cursor;
 pub use form::Form;
 pub use health::HEALTH_RULES;
 pub use location::Location;
+pub use log::LOG_SUBSYSTEMS;
 pub use matching::{MASQUERADE, Matching};
 pub use nat::TCP_UDP;
 pub use schedule::Times;
@@ -190,6 +192,7 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
         snmp_v3::NODES,
         https::NODES,
         health::NODES,
+        log::NODES,
         metrics::NODES,
         page::NODES,
         path_monitor::NODES,
@@ -221,6 +224,7 @@ pub fn tags() -> impl Iterator<Item = &'static Tag> {
         https::TAGS,
         health::TAGS,
         path_monitor::TAGS,
+        log::TAGS,
         enrollment::TAGS,
     ];
     tables.into_iter().flatten()
@@ -269,6 +273,7 @@ fn places() -> impl Iterator<Item = Place> {
         snmp_v3::INNER,
         https::INNER,
         health::INNER,
+        log::INNER,
         metrics::INNER,
         page::INNER,
         path_monitor::INNER,

@@ -7,6 +7,7 @@ mod hints;
 pub mod https;
 pub mod ipsec;
 pub mod links;
+mod log;
 pub mod machine;
 pub mod metrics;
 pub mod nat;
@@ -29,6 +30,7 @@ pub use https::Https;
 pub use ipsec::IpSec;
 pub(crate) use ipsec::is_served;
 pub use links::{Link, LinkKind, NextHop, StaticRoute};
+pub use log::{Log, LogLevel};
 pub use machine::Machine;
 pub use metrics::{Metrics, MetricsPeers, MetricsTls};
 pub use nat::Nat;
@@ -81,6 +83,8 @@ pub struct Settings {
     pub path_monitor: Option<PathMonitor>,
     /// Branches that join with a token, if they may.
     pub enrollment: Option<Enrollment>,
+    /// How much is logged.
+    pub log: Log,
     /// What is different about rules of health, and who hears of alerts, if anything is said of them.
     pub health: Option<Health>,
     /// What rules of health look at in the configuration.
@@ -121,6 +125,7 @@ impl Settings {
         let mut settings = Self {
             crypto: Crypto::new(tree),
             commit_revisions: system::commit_revisions(tree),
+            log: Log::new(tree),
             allows_empty,
             open_at_exit,
             ..Self::default()

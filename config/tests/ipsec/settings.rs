@@ -170,8 +170,8 @@ fn older_spellings_mean_what_they_meant_and_say_what_replaces_them() {
         }),
         ("set vpn ipsec ipsec-interfaces interface eth1".to_owned(), "is ignored", |_| true),
         ("set vpn ipsec interface eth1".to_owned(), "is ignored", |_| true),
-        ("set vpn ipsec logging log-modes ike".to_owned(), "LOG_LEVEL", |_| true),
-        ("set vpn ipsec logging log-level 1".to_owned(), "LOG_LEVEL", |_| true),
+        ("set vpn ipsec logging log-modes ike".to_owned(), "system log subsystem ipsec", |_| true),
+        ("set vpn ipsec logging log-level 1".to_owned(), "vpn ipsec log level", |_| true),
         ("set vpn ipsec nat-traversal enable".to_owned(), "is ignored", |_| true),
         ("set vpn ipsec auto-update 60".to_owned(), "is ignored", |_| true),
         (

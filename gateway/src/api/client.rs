@@ -40,6 +40,14 @@ pub async fn exchange(path: &Path, request: Request<Full<Bytes>>) -> Result<Resp
     }
 }
 
+/// Sends a request to the daemon at a socket, and returns the answer with a body that comes as it is made. The connection ends with the body.
+pub async fn stream(path: &Path, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ClientError> {
+    let stream = TokioIo::new(UnixStream::connect(path).await?);
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
+    tokio::spawn(connection);
+    Ok(sender.send_request(request).await?)
+}
+
 /// The bytes of a body. Its announced length is made room for at once: that of ten thousand peers is not copied when it is there.
 async fn whole(mut body: Incoming) -> hyper::Result<Bytes> {
     let announced = body.size_hint().lower().min(MOST_AT_ONCE);

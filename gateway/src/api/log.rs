@@ -1,64 +1,39 @@
-//! The last lines that the daemon has logged, kept in memory: a machine without a journal has them too.
+//! The last lines that the daemon has logged, and those that come.
+//!
+//! ```text
+//! GET /v1/log    GET /v1/log/AFTER    GET /v1/local/log?subsystem=NAME&peer=NAME&trace=true
+//! ```
+//! The last one is a stream of JSON, a line each, until the client goes. With `trace`, all that is to say of the peer is among them, whatever
+//! the level of the log is, and only there: a trace ends with its client.
 
-use super::lock;
-use super::model::{Log, LogLine};
-use super::server::misplaced;
+use super::Shown;
+use super::model::Log;
+use super::server::{Streamed, misplaced, problem};
+use super::stream::Chunks;
+use crate::log::kept::{self, Wanted};
+use crate::log::{Subsystem, Trace};
 use axum::Json;
-use axum::extract::Path;
-use axum::extract::rejection::PathRejection;
-use axum::response::Response;
-use std::collections::VecDeque;
-use std::io::{self, Write};
-use std::sync::Mutex;
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
 
-/// How many lines are kept.
-const LINES: usize = 2_000;
-/// How many characters of a line are kept.
-const LENGTH: usize = 1_024;
-
-/// The lines of this process.
-static RECENT: Mutex<Recent> = Mutex::new(Recent { lines: VecDeque::new(), logged: 0 });
-
-/// The last lines of a log, and how many there have been.
-struct Recent {
-    lines: VecDeque<String>,
-    logged: u64,
-}
-
-impl Recent {
-    fn add(&mut self, text: &str) {
-        for line in text.lines() {
-            if self.lines.len() == LINES {
-                self.lines.pop_front();
-            }
-            self.lines.push_back(line.chars().take(LENGTH).collect());
-            self.logged += 1;
-        }
-    }
-
-    /// The lines after the one with this number; the first has number 1.
-    fn after(&self, number: u64) -> Vec<LogLine> {
-        let first = self.logged - self.lines.len() as u64 + 1;
-        let numbered = (first..).zip(&self.lines);
-        let wanted = numbered.filter(|(own, _)| *own > number);
-        wanted.map(|(number, text)| LogLine { number, text: text.clone() }).collect()
-    }
-}
-
-/// Keeps what is written to it, a whole event at once.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Keeper;
-
-impl Write for Keeper {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        lock(&RECENT).add(&String::from_utf8_lossy(bytes));
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+/// Clients that follow at once.
+pub(super) const MOST: usize = 8;
+/// How many of the lines that are known are sent first.
+const FEW: usize = 10;
+/// How often new lines are looked for.
+const OFTEN: Duration = Duration::from_millis(100);
+/// After so many looks without a line an empty one is sent: a client that has gone is noticed.
+const QUIET: u32 = 20;
+/// How long a client may read nothing.
+const STALLED: Duration = Duration::from_secs(60);
 
 pub(super) async fn all() -> Json<Log> {
     later(0)
@@ -70,25 +45,81 @@ pub(super) async fn after(number: Result<Path<u64>, PathRejection>) -> Result<Js
 }
 
 fn later(number: u64) -> Json<Log> {
-    Json(Log { lines: lock(&RECENT).after(number) })
+    Json(Log { lines: kept::after(number, &Wanted::default()).0 })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// What a client follows.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Asked {
+    subsystem: Option<String>,
+    peer: Option<String>,
+    trace: bool,
+}
 
-    #[test]
-    fn the_last_lines_are_kept_with_their_numbers() {
-        let mut recent = Recent { lines: VecDeque::new(), logged: 0 };
-        assert!(recent.after(0).is_empty());
-        recent.add("first\nsecond\n");
-        recent.add(&"ü".repeat(LENGTH + 1));
-        let numbers: Vec<u64> = recent.after(1).iter().map(|line| line.number).collect();
-        assert_eq!(numbers, [2, 3]);
-        assert_eq!(recent.after(2)[0].text.chars().count(), LENGTH);
-        (0..LINES).for_each(|number| recent.add(&number.to_string()));
-        let all = recent.after(0);
-        assert_eq!((all.len(), all[0].number, all[0].text.as_str()), (LINES, 4, "0"));
-        assert!(recent.after(recent.logged).is_empty());
+impl Asked {
+    /// Which lines it wants, and what is traced for it.
+    fn wanted(self) -> Result<(Wanted, Option<Trace>), Response> {
+        let refused = |why: String, fix: &str| problem(StatusCode::BAD_REQUEST, why, fix);
+        let named = |name: String| {
+            let names = Subsystem::ALL.map(Subsystem::name).join(", ");
+            let unknown = || refused(format!("{name} is no subsystem"), &format!("one of {names}"));
+            Subsystem::named(&name).ok_or_else(unknown)
+        };
+        let subsystem = self.subsystem.map(named).transpose()?;
+        let trace = match (self.trace, subsystem, &self.peer) {
+            (false, ..) => None,
+            (true, Some(subsystem), Some(peer)) => Some(Trace::begin(subsystem, peer)),
+            (true, ..) => {
+                return Err(refused("a trace is of one peer".to_owned(), "name subsystem and peer"));
+            }
+        };
+        Ok((Wanted { subsystem, peer: self.peer, traced: trace.is_some() }, trace))
+    }
+}
+
+pub(super) async fn follow(
+    State(shown): State<Shown>,
+    asked: Result<Query<Asked>, QueryRejection>,
+) -> Result<Response, Response> {
+    let Query(asked) = asked.map_err(|rejection| {
+        problem(StatusCode::BAD_REQUEST, rejection.body_text(), "ask for subsystem, peer and trace")
+    })?;
+    let permit = Arc::clone(&shown.followers).try_acquire_owned().map_err(|_| {
+        let why = format!("{MOST} clients follow the log already");
+        problem(StatusCode::TOO_MANY_REQUESTS, why, "end one of them")
+    })?;
+    let (wanted, trace) = asked.wanted()?;
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        send(&sender, &wanted).await;
+        drop((permit, trace));
+    });
+    let head = [(header::CONTENT_TYPE, "application/jsonl"), (header::CONNECTION, "close")];
+    let mut answer = (head, Body::new(Chunks(receiver))).into_response();
+    answer.extensions_mut().insert(Streamed);
+    Ok(answer)
+}
+
+/// Sends lines until the client goes, or does not read.
+async fn send(sender: &mpsc::Sender<Bytes>, wanted: &Wanted) {
+    let (mut lines, mut last) = kept::after(0, wanted);
+    lines.drain(..lines.len().saturating_sub(FEW));
+    let mut quiet = QUIET;
+    loop {
+        if !lines.is_empty() || quiet >= QUIET {
+            let json = |line| serde_json::to_string(line).unwrap_or_default() + "\n";
+            let text: String = lines.iter().map(json).collect();
+            let chunk = if text.is_empty() { Bytes::from_static(b"\n") } else { text.into() };
+            if !matches!(timeout(STALLED, sender.send(chunk)).await, Ok(Ok(()))) {
+                return;
+            }
+            quiet = 0;
+        }
+        tokio::select! {
+            () = sender.closed() => return,
+            () = sleep(OFTEN) => quiet += 1,
+        }
+        (lines, last) = kept::after(last, wanted);
     }
 }

@@ -9,12 +9,13 @@
 //! GET /v1/configuration/revisions/N    POST /v1/configuration/saved
 //! GET PUT PATCH /v1/configuration/tree GET /v1/openapi.json
 //! GET /v1/facts     GET /v1/health     GET /v1/facts/history    GET /v1/service/snmp
-//! GET /v1/path
+//! GET /v1/path      GET /v1/local/log     GET /v1/local/capture/INTERFACE
 //! ```
 //!
-//! The requests of a protocol are in its folder: `api.rs`, with the answers in `model.rs`.
+//! What begins with `/v1/local/` is for clients on this machine only. The requests of a protocol are in its folder: `api.rs`, with the answers in `model.rs`.
 
 mod bottleneck;
+mod capture;
 pub mod client;
 mod configuration;
 pub mod connections;
@@ -26,13 +27,13 @@ pub mod openapi;
 pub mod saving;
 pub mod server;
 mod status;
+mod stream;
 mod threads;
 mod typed;
 pub(crate) mod words;
 
 pub use engines::{describe as describe_engine_event, engine_of, show as show_crypto};
 pub use kernel::meaning_of_drop;
-pub use log::Keeper as LogKeeper;
 
 use crate::facts::{self, Latest, history};
 use crate::health;
@@ -52,6 +53,7 @@ use packet::DropReason;
 use port::Tally;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use tokio::sync::Semaphore;
 
 /// The longest request of a commit, in bytes: it may be a whole configuration.
 pub const LONGEST_COMMIT: usize = 16 << 20;
@@ -74,6 +76,10 @@ pub struct Shown {
     health: Arc<health::Kept>,
     snmp: Arc<snmp::SubAgent>,
     history: Arc<history::Keeper>,
+    /// How many captures may begin.
+    captures: Arc<Semaphore>,
+    /// How many clients more may follow the log.
+    followers: Arc<Semaphore>,
 }
 
 impl Shown {
@@ -81,7 +87,8 @@ impl Shown {
     pub fn new(engines: Arc<Choice>, services: Vec<Arc<dyn View>>) -> Self {
         let itself = Arc::new(status::Itself::new());
         let (held, latest, health, snmp, history) = <(Arc<_>, Arc<_>, Arc<_>, Arc<_>, Arc<_>)>::default();
-        Self { services, held, engines, itself, latest, health, snmp, history }
+        let [captures, followers] = [capture::MOST, log::MOST].map(|most| Arc::new(Semaphore::new(most)));
+        Self { services, held, engines, itself, latest, health, snmp, history, captures, followers }
     }
 
     /// Sets the reader of the counters of our nftables rules.
@@ -193,6 +200,8 @@ fn router(shown: Shown) -> Router {
         .route("/v1/service/snmp", get(snmp::snmp))
         .route("/v1/status", get(status::status))
         .route("/v1/reload", post(status::reload))
+        .route("/v1/local/capture/{interface}", get(capture::capture))
+        .route("/v1/local/log", get(log::follow))
         .route("/v1/log", get(log::all))
         .route("/v1/log/{after}", get(log::after))
         .merge(configuration::routes())

@@ -346,6 +346,18 @@ pub struct LogLine {
     pub number: u64,
     /// The line, with its time and level.
     pub text: String,
+    /// `error`, `warning`, `info` or `debug`.
+    #[serde(default)]
+    pub level: String,
+    /// The part of the daemon: `wireguard`, `ipsec`, `openvpn`, `secgw`, `network`, `api` or `daemon`.
+    #[serde(default)]
+    pub subsystem: String,
+    /// The interface that it is about, if it is known.
+    #[serde(default)]
+    pub interface: Option<String>,
+    /// The peer that it is about, if it is known.
+    #[serde(default)]
+    pub peer: Option<String>,
 }
 
 words! {

@@ -36,6 +36,10 @@ const SLOWEST: u64 = 16 << 10;
 /// JSON values of a body: each takes tens of bytes in memory, but may have only two in the body.
 const MOST_VALUES: usize = 1 << 20;
 
+/// Marks an answer that has no end, and is sent as it comes: it may take any time, and its sender sees to a client that does not read.
+#[derive(Clone, Copy)]
+pub(super) struct Streamed;
+
 /// Limits on the resources that clients can use.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
@@ -110,7 +114,9 @@ where
         let (answered, deadline) = (answer(request), restarted.clone());
         async move {
             let response = answered.await;
-            deadline.restart(patience + time_to_take(response.body()));
+            if response.extensions().get::<Streamed>().is_none() {
+                deadline.restart(patience + time_to_take(response.body()));
+            }
             Ok::<_, Infallible>(response)
         }
     });

@@ -26,6 +26,7 @@ use crate::host::Host;
 use crate::host::wants::Wants;
 use crate::https::{EnrollmentService, HttpsService, MetricsService, PageService, Process};
 use crate::ipsec::service::IpsecService;
+use crate::log::service::LogService;
 use crate::machine::{Client, MachineService};
 use crate::nat::NatService;
 use crate::openvpn::dns::NameServers;
@@ -61,6 +62,7 @@ fn services() -> Vec<Box<dyn Service>> {
         Box::<EnrollmentService>::default(),
         Box::<HealthService>::default(),
         Box::<PathService>::default(),
+        Box::<LogService>::default(),
     ]
 }
 

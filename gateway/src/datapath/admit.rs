@@ -79,8 +79,7 @@ fn admit_each<K: Copy + PartialEq>(
         }
         let Some(key) = key(batch.packet(index)) else {
             // The stage accept drops such packets; the check must hold even if one arrives here.
-            drops.count(DropReason::Malformed, 1);
-            batch.discard(index);
+            batch.drop_packet(index, DropReason::Malformed, drops);
             continue;
         };
         if admitted == Some(key) {
@@ -89,8 +88,7 @@ fn admit_each<K: Copy + PartialEq>(
         if is_allowed(&key) {
             admitted = Some(key);
         } else {
-            drops.count(DropReason::ForeignSource, 1);
-            batch.discard(index);
+            batch.drop_packet(index, DropReason::ForeignSource, drops);
         }
     }
 }

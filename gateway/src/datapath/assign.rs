@@ -28,6 +28,7 @@ pub fn assign<'t>(
             Ok(sequences) => sequences,
             Err(reason) => {
                 sa_batch.peer.drops(drops).count(reason, packets.len());
+                batch.note_drops_of(packets.clone(), reason);
                 continue;
             }
         };

@@ -33,6 +33,7 @@ pub fn check(
         let drops = sa_batch.session().peer.drops(drops);
         if let Err(reason) = sa.check_age(now).and_then(|()| check_connection(sa_batch)) {
             drops.count(reason, sa_batch.packets.len());
+            batch.note_drops_of(sa_batch.packets.clone(), reason);
             sa_batch.packets.clone().for_each(|index| batch.discard(index));
             return false;
         }

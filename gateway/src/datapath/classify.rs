@@ -24,10 +24,10 @@ pub const INBOUND: Stage = Stage {
 };
 
 /// Outbound: reads the IP header of each train's first packet; the others have the same addresses.
-pub fn outbound(batch: &Batch, drops: &DropCounters, classified: &mut Vec<Classified>) {
+pub fn outbound(batch: &mut Batch, drops: &DropCounters, classified: &mut Vec<Classified>) {
     classified.clear();
-    for train in batch.trains() {
-        let packets = train.packets.clone();
+    for train in 0..batch.trains().len() {
+        let packets = batch.trains()[train].packets.clone();
         match IpPacket::parse(batch.packet(packets.start)) {
             Ok(ip) => {
                 classified.push(Classified {
@@ -36,7 +36,10 @@ pub fn outbound(batch: &Batch, drops: &DropCounters, classified: &mut Vec<Classi
                     ds_field: ip.ds_field(),
                 });
             }
-            Err(_) => drops.count(DropReason::Malformed, packets.len()),
+            Err(_) => {
+                drops.count(DropReason::Malformed, packets.len());
+                batch.note_drops_of(packets, DropReason::Malformed);
+            }
         }
     }
 }
@@ -108,7 +111,10 @@ impl<'t, L: Fn(u32) -> Option<&'t Session>> Reader for Finder<'_, 't, L> {
                     }
                     Ok(PacketType::Handshake) => {
                         for index in range {
-                            punt.punt(endpoint, W::handshake(batch.packet(index)), drops);
+                            if let Err(reason) = punt.punt(endpoint, W::handshake(batch.packet(index)), drops)
+                            {
+                                batch.note_drop(index, reason);
+                            }
                             batch.discard(index);
                         }
                     }
@@ -171,6 +177,7 @@ fn same_session<W: Wire>(batch: &Batch, packets: Range<usize>) -> Range<usize> {
 
 fn discard(batch: &mut Batch, packets: Range<usize>, reason: DropReason, drops: &DropCounters) {
     drops.count(reason, packets.len());
+    batch.note_drops_of(packets.clone(), reason);
     for index in packets {
         batch.discard(index);
     }

@@ -18,6 +18,7 @@ pub fn encrypt(batch: &mut Batch, drops: &DropCounters, assigned: &mut Vec<Assig
         // After an engine error no packet of the SA batch may be sent: it could be plaintext.
         if sealed.is_err() {
             fitted.peer.drops(drops).count(DropReason::EngineFailed, fitted.packets.len());
+            batch.note_drops_of(fitted.packets.clone(), DropReason::EngineFailed);
         }
         sealed.is_ok()
     });

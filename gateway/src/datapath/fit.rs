@@ -45,10 +45,12 @@ pub fn fit<'t>(
         let drops = peer.drops(drops);
         let Some(endpoint) = peer.endpoint.load_packed() else {
             drops.count(DropReason::NoEndpoint, packets.len());
+            batch.note_drops_of(packets, DropReason::NoEndpoint);
             continue;
         };
         if is_full(&endpoint) {
             drops.count(DropReason::PeerCongested, packets.len());
+            batch.note_drops_of(packets.clone(), DropReason::PeerCongested);
             peer.unsent.fetch_add(packets.len() as u64, Ordering::Relaxed);
             continue;
         }
@@ -67,6 +69,7 @@ pub fn fit<'t>(
         for index in packets {
             let Err(reason) = room.check(batch.packet(index), inside.cuts_v6) else { continue };
             drops.count(reason, 1);
+            batch.note_drop(index, reason);
             if reason == DropReason::TooBig
                 && let Ok(ip) = IpPacket::parse(batch.packet(index))
             {

@@ -28,8 +28,7 @@ pub fn forward(batch: &mut Batch, drops: &DropCounters, sa_batches: &[SaBatch<'_
                 Some(field) if field == inner & ecn::MASK => {}
                 Some(field) => set_ecn(batch.packet_mut(index), field).expect("it was parsed above"),
                 None => {
-                    drops.count(DropReason::EcnNotCapable, 1);
-                    batch.discard(index);
+                    batch.drop_packet(index, DropReason::EcnNotCapable, drops);
                 }
             }
         }

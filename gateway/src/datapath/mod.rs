@@ -10,9 +10,11 @@
 pub mod accept;
 pub mod admit;
 pub mod assign;
+pub mod capture;
 pub mod check;
 pub mod classify;
 pub mod decrypt;
+pub mod egress;
 pub mod encrypt;
 pub mod endpoint_cell;
 pub mod fit;

@@ -73,19 +73,18 @@ impl Punt {
         (Self { protocol, queue, waiting: Arc::default() }, receiver)
     }
 
-    /// Adds a message to the queue.
-    pub fn punt(&self, endpoint: Endpoint, message: &[u8], drops: &DropCounters) {
+    /// Adds a message to the queue; or counts, and says, why not.
+    pub fn punt(&self, endpoint: Endpoint, message: &[u8], drops: &DropCounters) -> Result<(), DropReason> {
         // RFC 768: no answer is expected. An answer to port 0 is refused here, and would look like a peer without a route.
         if endpoint.remote.port() == 0 {
-            return drops.count(DropReason::NotOurs, 1);
+            drops.count(DropReason::NotOurs, 1);
+            return Err(DropReason::NotOurs);
         }
         let checked = self.protocol.check_message(message);
         let put = checked.and_then(|()| self.store(message)).and_then(|bytes| {
             self.queue.try_send(Datagram { endpoint, bytes }).map_err(|_| DropReason::ControlQueueFull)
         });
-        if let Err(reason) = put {
-            drops.count(reason, 1);
-        }
+        put.inspect_err(|&reason| drops.count(reason, 1))
     }
 
     fn store(&self, message: &[u8]) -> Result<Bytes, DropReason> {
@@ -115,15 +114,15 @@ mod tests {
             (DropCounters::default(), Endpoint::new("192.0.2.1:4500".parse().expect("literal")));
         let message = vec![7; 65_000];
         for _ in 0..100 {
-            punt.punt(from, &message, &drops);
+            let _ = punt.punt(from, &message, &drops);
         }
         assert_eq!((queue.len(), drops.read(DropReason::ControlQueueFull)), (64, 36));
         assert_eq!(queue.try_recv().expect("one waits").bytes(), message);
-        punt.punt(from, &message, &drops);
+        let _ = punt.punt(from, &message, &drops);
         assert_eq!(queue.len(), 64);
         drop(queue.try_iter().collect::<Vec<_>>());
         assert_eq!(punt.waiting.load(Ordering::Relaxed), 0);
-        punt.punt(from, &[0; 27], &drops);
+        let _ = punt.punt(from, &[0; 27], &drops);
         assert_eq!((queue.len(), drops.read(DropReason::TooShort)), (0, 1));
     }
 
@@ -132,7 +131,7 @@ mod tests {
         for (punt, queue) in [Protocol::Ipsec, Protocol::WireGuard].map(Punt::new) {
             let drops = DropCounters::default();
             let from = Endpoint::new("192.0.2.1:0".parse().expect("literal"));
-            punt.punt(from, &[1; size_of::<Initiation>()], &drops);
+            let _ = punt.punt(from, &[1; size_of::<Initiation>()], &drops);
             assert_eq!((queue.len(), drops.read(DropReason::NotOurs)), (0, 1));
         }
     }

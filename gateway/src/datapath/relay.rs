@@ -3,9 +3,9 @@
 //!
 //! They are copied to a batch of their own, which has room for headers, and take the way of outbound packets from `fit` on.
 
+use super::egress::Egress;
 use super::icmp_errors::IcmpErrors;
 use super::tables::{Peer, Tables};
-use super::worker::Egress;
 use super::{Routed, Stage};
 use packet::header::ip::IpPacket;
 use packet::{Batch, DropCounters, DropReason};
@@ -57,6 +57,7 @@ impl<T: Transmit> Relay<T> {
             let Some((_, Some(peer))) = &last else { continue };
             if !self.append(batch.packet(index), peer, now) {
                 drops.count(DropReason::NoKey, 1);
+                batch.note_drop(index, DropReason::NoKey);
             }
             batch.discard(index);
         }

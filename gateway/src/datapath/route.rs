@@ -1,5 +1,6 @@
 //! Outbound: finds the peer and its SA.
 
+use super::capture::Refused;
 use super::icmp_errors::IcmpErrors;
 use super::protocol::Lookup;
 use super::tables::{Peer, Tables};
@@ -117,6 +118,8 @@ pub struct Router<'a> {
     pub drops: &'a DropCounters,
     /// ICMP errors for the inside.
     pub errors: &'a mut IcmpErrors,
+    /// What is refused, if a capture wants to know of it.
+    pub refused: Option<&'a mut Vec<Refused>>,
     /// Sends the staged packets of a peer.
     pub flush: &'a mut dyn FnMut(&Arc<Peer>),
 }
@@ -143,7 +146,7 @@ impl Router<'_> {
             });
             match found {
                 Some(peer) => self.lead(train, peer, routed),
-                None => self.refuse(train.packets.clone(), DropReason::NoRoute),
+                None => self.refuse(train.packets.clone(), DropReason::NoRoute, None),
             }
         }
     }
@@ -155,14 +158,15 @@ impl Router<'_> {
             let first = self.batch.packet(train.packets.start);
             let Ok(flow) = Flow::parse(first) else {
                 self.drops.count(DropReason::Malformed, train.packets.len());
+                self.note(train.packets.clone(), DropReason::Malformed, None);
                 continue;
             };
             let found = recent.lookup(flow, flow_slot(&flow), |table| table.outbound(&flow).cloned());
             match found {
                 Some(Processing::Protect(peer)) => self.lead(train, peer, routed),
-                Some(Processing::Bypass) => self.refuse(train.packets.clone(), DropReason::Bypassed),
-                Some(Processing::Discard) => self.refuse(train.packets.clone(), DropReason::Denied),
-                None => self.refuse(train.packets.clone(), unmatched(first)),
+                Some(Processing::Bypass) => self.refuse(train.packets.clone(), DropReason::Bypassed, None),
+                Some(Processing::Discard) => self.refuse(train.packets.clone(), DropReason::Denied, None),
+                None => self.refuse(train.packets.clone(), unmatched(first), None),
             }
         }
     }
@@ -179,7 +183,7 @@ impl Router<'_> {
         {
             last.packets.end = packets.end;
         } else if peer.endpoint.load().is_none() {
-            self.refuse(packets, DropReason::NoEndpoint);
+            self.refuse(packets, DropReason::NoEndpoint, Some(peer));
         } else if let Some(sa) = peer.key(self.now).or_else(|| self.key_after_flush(peer)) {
             let (peer, sa) = (Arc::clone(peer).into(), sa.into());
             routed.push(Routed { packets, peer, sa, ds_field, is_data: true });
@@ -208,10 +212,18 @@ impl Router<'_> {
         }
     }
 
+    /// Notes for a capture what is dropped.
+    fn note(&mut self, packets: Range<usize>, reason: DropReason, peer: Option<&Arc<Peer>>) {
+        if let Some(refused) = &mut self.refused {
+            refused.push(Refused { packets, reason, peer: peer.cloned() });
+        }
+    }
+
     /// Drops a train and sends one error to its sender.
     #[cold]
-    fn refuse(&mut self, packets: Range<usize>, reason: DropReason) {
+    fn refuse(&mut self, packets: Range<usize>, reason: DropReason, peer: Option<&Arc<Peer>>) {
         self.drops.count(reason, packets.len());
+        self.note(packets.clone(), reason, peer);
         if let Ok(ip) = IpPacket::parse(self.batch.packet(packets.start)) {
             let error = match reason {
                 DropReason::Denied => IcmpError::Prohibited,

@@ -72,12 +72,12 @@ impl Staging {
         std::mem::take(&mut *queue)
     }
 
-    /// Drops all packets; returns their number.
-    pub fn purge(&self) -> usize {
+    /// Removes all packets, which are dropped.
+    pub fn purge(&self) -> VecDeque<Vec<u8>> {
         let mut queue = self.lock();
         queue.iter().for_each(|packet| self.release(packet));
         self.occupied.store(false, Ordering::Release);
-        std::mem::take(&mut *queue).len()
+        std::mem::take(&mut *queue)
     }
 
     fn release(&self, packet: &[u8]) {

@@ -4,6 +4,7 @@
 //! a whole, so that a prefix moves from one peer to another atomically. In a [`Peer`], workers write what they
 //! observe: endpoint, counters and activity.
 
+use super::capture::Captures;
 use super::endpoint_cell::EndpointCell;
 use super::indexed::{Indexed, Table};
 use super::pre_sa_queue::PreSaQueue;
@@ -44,6 +45,8 @@ pub struct Peer {
     pub received: CachePadded<Traffic>,
     /// Where drops of its packets are counted; `None` for among all.
     drops: Option<Arc<DropCounters>>,
+    /// What the configuration or its certificate calls it, for captures.
+    name: ArcSwapOption<String>,
 }
 
 impl Peer {
@@ -60,7 +63,25 @@ impl Peer {
             unsent: AtomicU64::new(0),
             received: CachePadded::default(),
             drops: None,
+            name: ArcSwapOption::empty(),
         }
+    }
+
+    /// The same with a name.
+    #[must_use]
+    pub fn with_name(self, name: &str) -> Self {
+        self.set_name(name);
+        self
+    }
+
+    /// Gives it another name.
+    pub fn set_name(&self, name: &str) {
+        self.name.store(Some(Arc::new(name.to_owned())));
+    }
+
+    /// Its name, if it has one.
+    pub fn name(&self) -> Option<Arc<String>> {
+        self.name.load_full()
     }
 
     /// The same, with drop counters of its own.
@@ -205,6 +226,8 @@ pub struct Tables {
     pub relayed_beside: OnceLock<Vec<IpAddr>>,
     /// Orders to the outbound worker about staged packets.
     pub orders: Orders,
+    /// Who captures packets.
+    pub captures: Arc<Captures>,
     /// Without locks: a worker never waits for the writer, which runs at a lower priority.
     sessions: Table<Session>,
 }
@@ -221,6 +244,7 @@ impl Tables {
             pre_sa: PreSaQueue::default(),
             relayed_beside: OnceLock::new(),
             orders: Orders::default(),
+            captures: Arc::default(),
             sessions: Table::default(),
         }
     }

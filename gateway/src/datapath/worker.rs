@@ -1,5 +1,7 @@
 //! The workers: the stages in their order, two functions a direction: `begin` up to what a crypto thread may do, `finish` from there on.
 
+use super::capture::{Direction, Refused, Tap};
+use super::egress::{Egress, Passage};
 use super::handoff::{CryptoThreadsSlot, Line, Way, Work};
 use super::icmp_errors::IcmpErrors;
 use super::punt::Punt;
@@ -8,21 +10,18 @@ use super::route::{Recent, Router};
 use super::stage_times::StageTimes;
 use super::tables::{Order, Peer, Tables};
 use super::{
-    Assigned, Classified, DataPathEvent, Fitted, Observer, Routed, SaBatch, Stage, accept, admit, assign,
-    check, classify, decrypt, encrypt, fit, forward, punt, receive, relay, route, transmit, wrap,
+    Assigned, Classified, DataPathEvent, Observer, Routed, SaBatch, Stage, accept, admit, check, classify,
+    decrypt, encrypt, forward, punt, receive, relay, route, transmit,
 };
 use crate::clock::Clock;
 use crossbeam_channel::Sender;
-use packet::{Batch, DropCounters, DropReason, PackedEndpoint};
+use packet::{Batch, DropCounters, DropReason};
 use port::{Receive, Transmit, Wake};
-use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use tunnel::{OutboundSa, Time};
+use tunnel::Time;
 
-/// Waiting packets that are sent together.
-const FLUSH: usize = 64;
 /// Bytes of a batch that waiting packets can be sent with.
 const FLUSH_BYTES: usize = 256 * 1024;
 /// How many peers have their waiting packets sent or dropped in one burst.
@@ -39,129 +38,26 @@ pub struct Shared {
     pub clock: Clock,
 }
 
-/// From a key to the network: the part of the way that keepalives and waiting packets share with all others.
-pub struct Egress<T> {
-    shared: Shared,
-    outside: T,
-    drops: Arc<DropCounters>,
-    fitted: Vec<Fitted<'static>>,
-    /// For what is sent at once.
-    assigned: Vec<Assigned<'static>>,
-}
-
-impl<T: Transmit> Egress<T> {
-    /// Sends on `outside`.
-    pub fn new(shared: Shared, outside: T, drops: Arc<DropCounters>) -> Self {
-        Self { shared, outside, drops, fitted: Vec::new(), assigned: Vec::new() }
-    }
-
-    /// Sends the trains of `batch` as they are: handshake messages. Returns why the kernel refused one, if it did.
-    pub fn send_as_is(&mut self, batch: &mut Batch) -> Option<Errno> {
-        // What was refused before was not of these.
-        self.outside.take_refusal();
-        self.outside.transmit(batch, &self.drops);
-        self.outside.take_refusal()
-    }
-
-    /// Sends the packets that wait for a key, in order. If the key ends meanwhile, the rest goes on waiting.
-    fn flush(&mut self, batch: &mut Batch, peer: &Arc<Peer>) {
-        let _alone = peer.staging.sending();
-        while let Some(sa) = peer.sending.load_full().filter(|sa| sa.is_usable(self.shared.clock.monotonic()))
-        {
-            let waiting = peer.staging.take();
-            if waiting.is_empty() {
-                break;
-            }
-            for packet in waiting {
-                if batch.len() == FLUSH || !append(batch, &packet) {
-                    self.send_run(batch, peer, &sa, true);
-                    append(batch, &packet);
-                }
-            }
-            self.send_run(batch, peer, &sa, true);
-        }
-    }
-
-    /// Sends all packets of `batch` under one key, and empties it.
-    pub fn send_run(&mut self, batch: &mut Batch, peer: &Arc<Peer>, sa: &Arc<OutboundSa>, is_data: bool) {
-        let packets = 0..batch.len();
-        // The packets may be of any flow; "not ECN-capable" is right for all (RFC 6040, compatibility mode).
-        let (peer, sa) = (Arc::clone(peer).into(), Arc::clone(sa).into());
-        let sa_batch = Routed { packets, peer, sa, ds_field: 0, is_data };
-        let now = self.shared.clock.monotonic();
-        self.send(batch, now, &mut vec![sa_batch], &mut IcmpErrors::none(), &mut ());
-        batch.clear();
-    }
-
-    /// Sends the packets of `batch` that `routed` speaks of; ICMP errors for the inside are added to `errors`.
-    pub fn send(
-        &mut self,
-        batch: &mut Batch,
-        now: Time,
-        routed: &mut Vec<Routed<'static>>,
-        errors: &mut IcmpErrors,
-        observer: &mut impl Observer,
-    ) {
-        let mut assigned = std::mem::take(&mut self.assigned);
-        self.prepare(batch, now, routed, errors, &mut assigned, observer);
-        encrypt::encrypt(batch, &self.drops, &mut assigned);
-        observer.finished(&encrypt::STAGE);
-        self.finish(batch, now, &mut assigned, observer);
-        self.assigned = assigned;
-    }
-
-    /// The stages before `encrypt`.
-    fn prepare(
-        &mut self,
-        batch: &mut Batch,
-        now: Time,
-        routed: &mut Vec<Routed<'static>>,
-        errors: &mut IcmpErrors,
-        assigned: &mut Vec<Assigned<'static>>,
-        observer: &mut impl Observer,
-    ) {
-        let (drops, inside) = (&*self.drops, self.shared.tables.inside());
-        let is_full = |endpoint: &PackedEndpoint| self.outside.is_full(&endpoint.unpack());
-        fit::fit(batch, inside, drops, errors, is_full, routed, &mut self.fitted);
-        observer.finished(&fit::STAGE);
-        assign::assign(batch, inside.mtu, now, drops, &mut self.fitted, assigned);
-        observer.finished(&assign::STAGE);
-    }
-
-    /// Sends a burst that is sealed.
-    fn finish_sealed(&mut self, sealing: &mut Sealing, observer: &mut impl Observer) {
-        let Sealing { batch, assigned, now, .. } = sealing;
-        self.finish(batch, *now, assigned, observer);
-    }
-
-    /// The stages behind `encrypt`.
-    fn finish(
-        &mut self,
-        batch: &mut Batch,
-        now: Time,
-        assigned: &mut Vec<Assigned<'static>>,
-        observer: &mut impl Observer,
-    ) {
-        wrap::wrap(batch, assigned);
-        observer.finished(&wrap::STAGE);
-        let (outside, drops) = (&mut self.outside, &*self.drops);
-        transmit::outbound(outside, batch, now, drops, &self.shared.datapath_events, assigned);
-        observer.finished(&transmit::OUTBOUND);
-    }
-}
-
 /// An outbound burst behind `assign`.
 struct Sealing {
     batch: Batch,
     assigned: Vec<Assigned<'static>>,
     now: Time,
     drops: Arc<DropCounters>,
+    tap: Tap,
 }
 
 impl Sealing {
     fn new(batch_bytes: usize, drops: &Arc<DropCounters>) -> Self {
         let (batch, now) = (Batch::new(batch_bytes), Time::from_nanoseconds(0));
-        Self { batch, assigned: Vec::new(), now, drops: Arc::clone(drops) }
+        let tap = Tap::new(Direction::Outbound);
+        Self { batch, assigned: Vec::new(), now, drops: Arc::clone(drops), tap }
+    }
+
+    /// Sends the burst, which is sealed.
+    fn send(&mut self, egress: &mut Egress<impl Transmit>, observer: &mut impl Observer) {
+        let Self { batch, assigned, now, tap, .. } = self;
+        egress.finish(batch, assigned, &mut Passage { now: *now, observer, tap });
     }
 }
 
@@ -179,10 +75,6 @@ impl Work for Sealing {
     fn now(&self) -> Time {
         self.now
     }
-}
-
-fn append(batch: &mut Batch, packet: &[u8]) -> bool {
-    batch.append(packet.len()).map(|bytes| bytes.copy_from_slice(packet)).is_some()
 }
 
 /// From the inside to the outside.
@@ -205,6 +97,8 @@ struct OutboundWay<R, T, A> {
     classified: Vec<Classified>,
     routed: Vec<Routed<'static>>,
     recent: Recent,
+    /// What `route` refused, for a capture.
+    refused: Vec<Refused>,
 }
 
 impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
@@ -225,6 +119,7 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
             classified: Vec::new(),
             routed: Vec::new(),
             recent: Recent::default(),
+            refused: Vec::new(),
         };
         Self { way, line }
     }
@@ -259,33 +154,39 @@ impl<R: Receive, T: Transmit, A: Transmit> Way<Sealing> for OutboundWay<R, T, A>
         line: &mut Line<Sealing>,
         observer: &mut impl Observer,
     ) -> io::Result<bool> {
-        let Sealing { batch, assigned, now, .. } = sealing;
+        let Sealing { batch, assigned, now, tap, .. } = sealing;
         let drops = &*self.drops;
+        tap.begin(&self.shared.tables.captures, batch);
         if !receive::receive(&mut self.inside, batch, drops)? {
             return Ok(false);
         }
         *now = self.shared.clock.monotonic();
         let now = *now;
-        observer.finished(&receive::OUTBOUND);
+        let mut passage = Passage { now, observer, tap };
+        passage.finished(&receive::OUTBOUND, batch);
         classify::outbound(batch, drops, &mut self.classified);
-        observer.finished(&classify::OUTBOUND);
-        observer.inner(batch, now);
+        passage.finished(&classify::OUTBOUND, batch);
+        passage.observer.inner(batch, now);
         self.errors.begin(now);
         let (tables, datapath_events, errors) =
             (&*self.shared.tables, &self.shared.datapath_events, &mut self.errors);
         let (egress, waited) = (&mut self.egress, &mut self.waited);
         let flush = &mut |peer: &Arc<Peer>| {
             // No packet overtakes those that came before it.
-            line.drain(|sealing| egress.finish_sealed(sealing, &mut ()));
+            line.drain(|sealing| sealing.send(egress, &mut ()));
             egress.flush(waited, peer);
         };
-        Router { tables, batch, now, datapath_events, drops, errors, flush }.route(
+        let refused = passage.tap.wants_drops().then_some(&mut self.refused);
+        Router { tables, batch, now, datapath_events, drops, errors, refused, flush }.route(
             &mut self.recent,
             &mut self.classified,
             &mut self.routed,
         );
-        observer.finished(&route::STAGE);
-        self.egress.prepare(batch, now, &mut self.routed, &mut self.errors, assigned, observer);
+        passage.finished(&route::STAGE, batch);
+        if !self.refused.is_empty() {
+            passage.tap.report_refused(&route::STAGE, &mut self.refused, batch);
+        }
+        self.egress.prepare(batch, &mut self.routed, &mut self.errors, assigned, &mut passage);
         if !self.errors.is_empty() {
             self.send_errors();
         }
@@ -293,7 +194,7 @@ impl<R: Receive, T: Transmit, A: Transmit> Way<Sealing> for OutboundWay<R, T, A>
     }
 
     fn finish(&mut self, sealing: &mut Sealing, observer: &mut impl Observer) {
-        self.egress.finish_sealed(sealing, observer);
+        sealing.send(&mut self.egress, observer);
     }
 
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
@@ -307,7 +208,7 @@ impl<R: Receive, T: Transmit, A: Transmit> Way<Sealing> for OutboundWay<R, T, A>
         for _ in 0..ORDERS {
             let Some((peer, order)) = self.shared.tables.orders.next() else { break };
             some = true;
-            line.drain(|sealing| self.egress.finish_sealed(sealing, &mut ()));
+            line.drain(|sealing| sealing.send(&mut self.egress, &mut ()));
             self.carry_out(&peer, order);
         }
         some
@@ -318,7 +219,16 @@ impl<R: Receive, T: Transmit, A: Transmit> OutboundWay<R, T, A> {
     #[cold]
     fn carry_out(&mut self, peer: &Arc<Peer>, order: Order) {
         match order {
-            Order::Drop => self.drops.count(DropReason::NoKey, peer.staging.purge()),
+            Order::Drop => {
+                let waited = peer.staging.purge();
+                self.drops.count(DropReason::NoKey, waited.len());
+                let tap = &mut self.egress.tap;
+                tap.begin(&self.shared.tables.captures, &mut self.waited);
+                if tap.wants_drops() {
+                    let waited = waited.iter().map(Vec::as_slice);
+                    tap.report_waiting(&route::STAGE, DropReason::NoKey, peer, waited);
+                }
+            }
             Order::Send => {
                 self.egress.flush(&mut self.waited, peer);
                 if peer.staging.is_occupied() {
@@ -348,12 +258,14 @@ struct Opening {
     sequences: Vec<u64>,
     now: Time,
     drops: Arc<DropCounters>,
+    tap: Tap,
 }
 
 impl Opening {
     fn new(batch_bytes: usize, drops: &Arc<DropCounters>) -> Self {
         let (batch, now) = (Batch::new(batch_bytes), Time::from_nanoseconds(0));
-        Self { batch, sa_batches: Vec::new(), sequences: Vec::new(), now, drops: Arc::clone(drops) }
+        let (drops, tap) = (Arc::clone(drops), Tap::new(Direction::Inbound));
+        Self { batch, sa_batches: Vec::new(), sequences: Vec::new(), now, drops, tap }
     }
 }
 
@@ -443,38 +355,59 @@ impl<R: Receive, T: Transmit> Way<Opening> for InboundWay<R, T> {
         _: &mut Line<Opening>,
         observer: &mut impl Observer,
     ) -> io::Result<bool> {
-        let Opening { batch, sa_batches, sequences, now, .. } = opening;
+        let Opening { batch, sa_batches, sequences, now, tap, .. } = opening;
         let (tables, drops) = (&*self.shared.tables, &*self.drops);
+        tap.begin(&tables.captures, batch);
         if !receive::inbound(&mut self.outside, &tables.pre_sa, batch, drops)? {
             return Ok(false);
         }
         *now = self.shared.clock.monotonic();
-        observer.finished(&receive::INBOUND);
+        let mut passage = Passage { now: *now, observer, tap };
+        if passage.tap.is_on() {
+            passage.tap.keep_received(batch);
+        }
+        passage.finished(&receive::INBOUND, batch);
         classify::inbound(batch, tables, |_| None, &self.punt, drops, sa_batches);
-        observer.finished(&classify::INBOUND);
-        observer.finished(&punt::STAGE);
+        passage.finished(&classify::INBOUND, batch);
+        passage.observer.finished(&punt::STAGE);
+        if passage.tap.is_on() {
+            passage.tap.note_senders(sa_batches);
+        }
         check::check(batch, *now, drops, sa_batches, sequences);
-        observer.finished(&check::STAGE);
+        passage.finished(&check::STAGE, batch);
         Ok(true)
     }
 
     fn finish(&mut self, opening: &mut Opening, observer: &mut impl Observer) {
-        let Opening { batch, sa_batches, sequences, now, .. } = opening;
+        let Opening { batch, sa_batches, sequences, now, tap, .. } = opening;
         let (tables, datapath_events, drops) =
             (&*self.shared.tables, &self.shared.datapath_events, &*self.drops);
+        let mut passage = Passage { now: *now, observer, tap };
+        if passage.tap.wants_drops() {
+            passage.tap.report(&decrypt::STAGE, batch);
+        }
         accept::accept(batch, *now, drops, datapath_events, sa_batches, sequences);
-        observer.finished(&accept::STAGE);
+        passage.finished(&accept::STAGE, batch);
+        if passage.tap.is_on() {
+            // In transport mode, `accept` makes packets of others.
+            passage.tap.note_senders(sa_batches);
+        }
         admit::admit(batch, tables, drops, sa_batches);
-        observer.finished(&admit::STAGE);
+        passage.finished(&admit::STAGE, batch);
         forward::forward(batch, drops, sa_batches);
-        observer.finished(&forward::STAGE);
-        observer.inner(batch, *now);
+        passage.finished(&forward::STAGE, batch);
+        passage.observer.inner(batch, *now);
+        if passage.tap.is_on() {
+            for sa_batch in &*sa_batches {
+                passage.tap.carry(sa_batch.packets.clone(), &sa_batch.session().peer, batch);
+            }
+        }
         if let Some(relay) = &mut self.relay {
             relay.relay(batch, tables, *now, drops);
         }
-        observer.finished(&relay::STAGE);
+        passage.finished(&relay::STAGE, batch);
         transmit::inbound(&mut self.inside, batch, drops);
-        observer.finished(&transmit::INBOUND);
+        passage.finished(&transmit::INBOUND, batch);
         // What is retired while we wait for the next burst must not be kept by this one.
         sa_batches.clear();
     }

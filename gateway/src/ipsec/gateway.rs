@@ -6,6 +6,7 @@ use super::ike_thread::{IkeThread, Inbox, Parts};
 use super::port::IkePort;
 use super::{MTU, NAME};
 use crate::clock::Clock;
+use crate::datapath::capture::Captures;
 use crate::datapath::handoff::CryptoThreads;
 use crate::datapath::protocol::Protocol;
 use crate::datapath::punt::Punt;
@@ -212,6 +213,10 @@ impl Counters for Gateway {
     fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
         let initial = (SocketKind::Ike, Arc::clone(&self.initial));
         self.tunnel.sockets().into_iter().chain([initial]).collect()
+    }
+
+    fn captures(&self) -> Option<Arc<Captures>> {
+        self.tunnel.captures()
     }
 
     fn crypto_threads(&self) -> Option<Arc<CryptoThreads>> {

@@ -9,6 +9,7 @@ mod actions;
 mod children;
 mod commands;
 mod report;
+mod trace;
 
 use super::NAME;
 use super::connections::{Plan, address_towards};
@@ -241,6 +242,7 @@ impl IkeThread {
         }
         let Endpoint { remote, local, .. } = datagram.endpoint;
         let local = SocketAddr::new(local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), port);
+        self.trace("received from", remote, datagram.bytes());
         let (now, mut out) = (self.shared.clock.now(), Outbox::new());
         if let Err(ignored) =
             self.ike.handle_datagram(now, Path { local, remote }, datagram.bytes(), &mut out)

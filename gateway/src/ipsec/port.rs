@@ -60,7 +60,7 @@ impl IkePort {
             for train in batch.trains() {
                 let Some(endpoint) = train.endpoint else { continue };
                 for index in train.packets.clone() {
-                    punt.punt(endpoint, batch.packet(index), drops);
+                    let _ = punt.punt(endpoint, batch.packet(index), drops);
                 }
             }
         }

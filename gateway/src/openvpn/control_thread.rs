@@ -478,12 +478,18 @@ impl<T: Transmit> ControlThread<T> {
         let now = self.shared.clock.monotonic();
         let name = &self.name;
         let whose = self.side.name_of(session);
+        let peer = self.side.peer_name(session);
+        let (interface, peer) = (name.as_str(), Some(peer.as_str()).filter(|peer| !peer.is_empty()));
         let is_ours = matches!(self.side, Side::Client(_));
         if was_connected || is_ours {
-            return tracing::info!("interface {name}: the session with {whose} has ended: {cause}");
+            return tracing::info!(
+                interface,
+                peer,
+                "interface {name}: the session with {whose} has ended: {cause}"
+            );
         }
         if let Some(left_out) = self.unauthenticated.take(now) {
-            tracing::info!("interface {name}: {whose} is not connected: {cause}");
+            tracing::info!(interface, peer, "interface {name}: {whose} is not connected: {cause}");
             if left_out > 0 {
                 tracing::info!("interface {name}: {left_out} such lines were left out");
             }

@@ -7,6 +7,7 @@ use super::scripts::Answer;
 use super::settings::{ForClients, Remote, Settings};
 use super::tcp::Tcp;
 use crate::clock::Clock;
+use crate::datapath::capture::Captures;
 use crate::datapath::handoff::CryptoThreads;
 use crate::datapath::protocol::Protocol;
 use crate::datapath::punt::Punt;
@@ -247,6 +248,10 @@ impl Counters for Interface {
 
     fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
         self.tunnel.sockets()
+    }
+
+    fn captures(&self) -> Option<Arc<Captures>> {
+        self.tunnel.captures()
     }
 
     fn crypto_threads(&self) -> Option<Arc<CryptoThreads>> {

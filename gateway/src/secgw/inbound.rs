@@ -50,7 +50,7 @@ pub fn split(
         match sort(&ip, arrivals.tables, arrivals.verdicts) {
             Ok(Sorted::Clear) => leaving.add(index),
             Ok(Sorted::Ike { offset, endpoint }) => {
-                arrivals.initial.punt(endpoint, &ip.bytes()[offset..], drops);
+                let _ = arrivals.initial.punt(endpoint, &ip.bytes()[offset..], drops);
                 batch.discard(index);
             }
             Ok(Sorted::Esp { place, start, port, ds_field }) => {

@@ -2,6 +2,7 @@
 
 use super::SocketKind;
 use super::options::Counts;
+use crate::datapath::capture::Captures;
 use crate::datapath::handoff::CryptoThreads;
 use crate::datapath::stage_times::StageTimes;
 use crate::datapath::{INBOUND, OUTBOUND};
@@ -73,6 +74,8 @@ pub trait Counters: Send + Sync {
     fn offloads(&self) -> &Offloads;
     /// Where its sockets are, and what they carry.
     fn sockets(&self) -> Vec<(SocketKind, SocketSlot)>;
+    /// Where its packets are captured, once it has workers.
+    fn captures(&self) -> Option<Arc<Captures>>;
     /// Its crypto threads, if it has any.
     fn crypto_threads(&self) -> Option<Arc<CryptoThreads>>;
 }

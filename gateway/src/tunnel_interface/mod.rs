@@ -35,6 +35,7 @@ pub use options::{
     InterfaceError, MOST_RECEIVING, Options, check_processors, check_receive_threads, receive_threads,
 };
 
+use crate::datapath::capture::Captures;
 use crate::datapath::handoff::CryptoThreadsSlot;
 use crate::datapath::punt::Punt;
 use crate::datapath::worker::Shared;
@@ -103,6 +104,7 @@ pub struct TunnelInterface {
     drops: Drops,
     tallies: Tallies,
     stages: Stages,
+    captures: Option<Arc<Captures>>,
     stop: Arc<AtomicBool>,
     /// Of each receiving thread.
     outbound_wakes: Vec<Arc<Wake>>,
@@ -164,6 +166,7 @@ impl TunnelInterface {
             drops: Drops::default(),
             tallies: Tallies::of_threads(counts),
             stages: Stages::default(),
+            captures: None,
             stop: Arc::default(),
             outbound_wakes: wakes(counts.senders)?,
             inbound_wakes: wakes(counts.receivers)?,
@@ -214,6 +217,7 @@ impl TunnelInterface {
         if self.device.is_null() {
             tell(true, shared.tables.mtu.load(Ordering::Relaxed));
         }
+        self.captures = Some(Arc::clone(&shared.tables.captures));
         self.hands_off_always = options.hands_off_always;
         self.set_threads(options.threads, &options.processors)?;
         let follower = Follower {
@@ -310,6 +314,11 @@ impl TunnelInterface {
     /// The times of its stages.
     pub fn stages(&self) -> &Stages {
         &self.stages
+    }
+
+    /// Where its packets are captured, once it has workers.
+    pub fn captures(&self) -> Option<Arc<Captures>> {
+        self.captures.clone()
     }
 
     /// Where its sockets are, and what they carry.

@@ -1,7 +1,8 @@
 //! What a slow path sends itself: messages of its protocol.
 
+use crate::datapath::egress::Egress;
 use crate::datapath::tables::Peer;
-use crate::datapath::worker::{Egress, Shared};
+use crate::datapath::worker::Shared;
 use packet::{Batch, DropCounters, Endpoint};
 use port::Transmit;
 use rustix::io::Errno;

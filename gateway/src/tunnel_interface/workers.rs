@@ -1,8 +1,9 @@
 //! The workers of an interface, with the ports that they carry packets between.
 
 use super::{Options, Removed, TunnelInterface};
+use crate::datapath::egress::Egress;
 use crate::datapath::punt::Punt;
-use crate::datapath::worker::{Egress, Inbound, Outbound, Shared};
+use crate::datapath::worker::{Inbound, Outbound, Shared};
 use port::fault::Fault;
 use port::pcap::Captured;
 use port::shaper::{Counted, Held};

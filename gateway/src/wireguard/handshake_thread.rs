@@ -240,11 +240,15 @@ impl<T: Transmit> HandshakeThread<T> {
         let source = datagram.endpoint.remote;
         match self.device.handle_datagram(now, source, datagram.bytes(), under_load, &mut out) {
             Ok(id) => {
+                self.trace(Some(id), "received from", Some(source), datagram.bytes());
                 if let Some(entry) = self.peers.get(&id) {
                     entry.peer.received.count(1, datagram.bytes().len() as u64);
                 }
             }
-            Err(reason) => self.drops.count(reason, 1),
+            Err(reason) => {
+                self.trace(None, reason.name(), Some(source), datagram.bytes());
+                self.drops.count(reason, 1);
+            }
         }
         self.carry_out(out, Some(datagram.endpoint));
     }

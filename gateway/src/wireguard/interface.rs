@@ -3,6 +3,7 @@
 use super::handshake_thread::{Command, HandshakeThread, Inbox, Parts};
 use super::update::{Snapshot, Update, UpdateError};
 use crate::clock::Clock;
+use crate::datapath::capture::Captures;
 use crate::datapath::handoff::CryptoThreads;
 use crate::datapath::protocol::Protocol;
 use crate::datapath::punt::Punt;
@@ -157,6 +158,10 @@ impl Counters for Interface {
 
     fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
         self.tunnel.sockets()
+    }
+
+    fn captures(&self) -> Option<Arc<Captures>> {
+        self.tunnel.captures()
     }
 
     fn crypto_threads(&self) -> Option<Arc<CryptoThreads>> {

@@ -196,6 +196,7 @@ impl Queue {
                 continue;
             }
             if sent == 0 && self.lengths.len() >= limit {
+                batch.note_drop(index, DropReason::TcpQueueFull);
                 batch.discard(index);
                 refused += 1;
                 continue;
@@ -241,5 +242,6 @@ fn unframe(batch: &mut Batch, index: usize) {
 /// Counts packets, and discards them.
 pub(super) fn discard(batch: &mut Batch, packets: Range<usize>, reason: DropReason, drops: &DropCounters) {
     drops.count(reason, batch.live(packets.clone()).count());
+    batch.note_drops_of(packets.clone(), reason);
     packets.for_each(|index| batch.discard(index));
 }

@@ -58,6 +58,8 @@ pub struct TunTransmit {
     /// The number of consecutively refused super-packets.
     refused: u32,
     tally: Arc<Tally>,
+    /// Packets of the last batch that the interface refused.
+    lost: Vec<usize>,
 }
 
 /// The two halves of an interface with one queue.
@@ -170,7 +172,7 @@ impl TunTransmit {
     /// Creates a further sending half, for packets from other threads than the worker.
     pub fn new(device: Arc<TunDevice>, offloads: Arc<Offloads>) -> Self {
         let (coalescer, tally) = (Coalescer::default(), Arc::default());
-        Self { device, queue: 0, offloads, coalescer, refused: 0, tally }
+        Self { device, queue: 0, offloads, coalescer, refused: 0, tally, lost: Vec::new() }
     }
 
     /// The same for the thread of this queue.
@@ -201,6 +203,7 @@ impl TunTransmit {
                     // The interface is down or deleted: writing single packets would fail as well.
                     Err(Errno::IO | Errno::BADFD) => {
                         drops.count(DropReason::InsideRefused, group.count);
+                        self.lost.extend(self.coalescer.packets(group));
                         continue;
                     }
                     Err(_) => {}
@@ -211,6 +214,7 @@ impl TunTransmit {
                     [IoSlice::new(const { &[0; VirtioHeader::LENGTH] }), IoSlice::new(batch.packet(index))];
                 if write(&pieces).is_err() {
                     drops.count(DropReason::InsideRefused, 1);
+                    self.lost.push(index);
                 }
             }
         }
@@ -262,6 +266,9 @@ impl Transmit for TunTransmit {
             tally.send(sent);
             outcome
         });
+        for index in self.lost.drain(..) {
+            batch.note_drop(index, DropReason::InsideRefused);
+        }
     }
 }
 

@@ -247,9 +247,8 @@ fn forgets_source(batch: &mut Batch, group: &Group, error: Errno) -> bool {
 #[cold]
 fn lose(batch: &mut Batch, packets: &[usize], reason: DropReason, drops: &DropCounters) {
     for &index in packets {
-        batch.discard(index);
+        batch.drop_packet(index, reason, drops);
     }
-    drops.count(reason, packets.len());
 }
 
 impl Transmit for UdpTransmit {

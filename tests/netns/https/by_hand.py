@@ -135,6 +135,10 @@ def typed():
     newest = send("GET", "/v1/configuration/revisions", headers=bearer)[1][0]
     assert newest["user"] == "test" and newest["via"] == "api", newest
     assert send("POST", "/v1/configuration/saved", "{}", bearer)[0] == 404
+    # Packets and the log as they come are for clients on the machine.
+    for local in ("capture/wg0", "log"):
+        status, answer = send("GET", f"/v1/local/{local}", headers=bearer)
+        assert status == 404 and "not served over HTTPS" in answer["error"], answer
     tree = "/v1/configuration/tree"
     status, read = send("GET", tree, headers=bearer)
     assert status == 200 and read["interfaces"]["wireguard"]["wg0"]["mtu"] == 1350, read

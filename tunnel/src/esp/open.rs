@@ -47,8 +47,7 @@ impl SaKeys {
             match self.check_packet(window, end, batch.packet(index)) {
                 Ok(sequence) => sequences[index] = sequence,
                 Err(reason) => {
-                    drops.count(reason, 1);
-                    batch.discard(index);
+                    batch.drop_packet(index, reason, drops);
                 }
             }
         }
@@ -206,8 +205,7 @@ impl SaKeys {
             Inner::Payload { .. } => cut(batch, index),
         });
         if let Err(reason) = stripped {
-            drops.count(reason, 1);
-            batch.discard(index);
+            batch.drop_packet(index, reason, drops);
         }
         stripped.is_ok()
     }

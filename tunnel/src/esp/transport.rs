@@ -58,12 +58,10 @@ impl SaKeys {
                     any = true;
                 }
                 Ok(Inner::Dummy) => {
-                    drops.count(DropReason::Dummy, 1);
-                    batch.discard(index);
+                    batch.drop_packet(index, DropReason::Dummy, drops);
                 }
                 Err(reason) => {
-                    drops.count(reason, 1);
-                    batch.discard(index);
+                    batch.drop_packet(index, reason, drops);
                 }
             }
         }
@@ -101,8 +99,7 @@ impl SaKeys {
             match rebuilt {
                 Ok(()) => any = true,
                 Err(reason) => {
-                    drops.count(reason, 1);
-                    batch.discard(index);
+                    batch.drop_packet(index, reason, drops);
                     if batch.len() > copies {
                         batch.discard(copies);
                     }

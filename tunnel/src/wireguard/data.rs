@@ -104,8 +104,7 @@ impl SessionKey {
         for index in packets {
             let counter = counter(batch.packet(index));
             if counter >= end || window.check(counter).is_err() {
-                drops.count(DropReason::Replayed, 1);
-                batch.discard(index);
+                batch.drop_packet(index, DropReason::Replayed, drops);
             }
         }
     }
@@ -169,8 +168,7 @@ fn strip_message(batch: &mut Batch, index: usize, drops: &DropCounters) -> bool 
         batch.shrink(index, DATA_HEADER, length);
     } else {
         let is_ip = matches!(inner[0] >> 4, 4 | 6);
-        drops.count(if is_ip { DropReason::BadPadding } else { DropReason::Malformed }, 1);
-        batch.discard(index);
+        batch.drop_packet(index, if is_ip { DropReason::BadPadding } else { DropReason::Malformed }, drops);
     }
     true
 }

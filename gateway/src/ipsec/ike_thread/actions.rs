@@ -63,6 +63,7 @@ impl IkeThread {
     }
 
     fn send(&mut self, path: Path, message: &[u8]) {
+        self.trace("sent to", path.remote, message);
         let refusal = if path.local.port() == IKE_PORT {
             self.initial.message(Some(outside(path)), message, DS_FIELD)
         } else {

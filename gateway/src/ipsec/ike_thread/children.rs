@@ -214,7 +214,7 @@ impl Children {
         names: Names,
         plans: Vec<Child>,
     ) {
-        let tunnel = |(child, plan)| self.carry((id, child), &settings, plan, profile.is_some());
+        let tunnel = |(child, plan)| self.carry((id, child), &name, &settings, plan, profile.is_some());
         let tunnels = plans.into_iter().enumerate().map(tunnel).collect();
         self.enter(id, settings.remote);
         let (established, failure, told) = (None, None, None);
@@ -227,13 +227,15 @@ impl Children {
     fn carry(
         &mut self,
         (id, child): (ConnectionId, usize),
+        name: &str,
         settings: &Connection,
         plan: Child,
         is_of_instance: bool,
     ) -> Carried {
         self.last_peer += 1;
         let peer_id = PeerId::new(self.last_peer);
-        let peer = Arc::new(Peer::new(peer_id, PeerState::Ipsec(carried(&plan)), self.budget.clone()));
+        let peer = Peer::new(peer_id, PeerState::Ipsec(carried(&plan)), self.budget.clone());
+        let peer = Arc::new(peer.with_name(name));
         // Packets may wait for a key as soon as it is known where they would go.
         peer.endpoint.store(settings.remote.map(|remote| Endpoint::new((remote, 4500).into())));
         self.names.insert(peer_id, (id, child));

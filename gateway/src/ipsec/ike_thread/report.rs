@@ -14,28 +14,36 @@ impl IkeThread {
             }
             Event::Established { connection, identity, suite, path, .. } => {
                 let name = self.children.name(*connection);
-                tracing::info!("peer {name}: {identity} at {} is connected, {suite}", path.remote);
+                tracing::info!(
+                    peer = name,
+                    "peer {name}: {identity} at {} is connected, {suite}",
+                    path.remote
+                );
             }
             Event::Closed { connection, reason, .. } => {
-                tracing::info!("peer {}: connection ended: {reason}", self.children.name(*connection));
+                let peer = self.children.name(*connection);
+                tracing::info!(peer, "peer {peer}: connection ended: {reason}");
                 self.children.purge(*connection);
                 self.children.let_past_go(*connection);
             }
             Event::ChildUp { connection, child, spi, suite } => {
                 let name = self.children.child_name(*connection, *child);
                 let what = if self.children.is_renewed(*connection, *child) { "is rekeyed" } else { "is up" };
-                tracing::info!("{name} {what}, SPI {spi:08x}, {suite}");
+                let peer = self.children.name(*connection);
+                tracing::info!(peer, "{name} {what}, SPI {spi:08x}, {suite}");
             }
             Event::ChildDown { connection, child, spi } => {
-                let name = self.children.child_name(*connection, *child);
+                let (peer, name) =
+                    (self.children.name(*connection), self.children.child_name(*connection, *child));
                 if self.children.spis(*connection, *child).is_empty() {
-                    tracing::info!("{name} is down, SPI {spi:08x}");
+                    tracing::info!(peer, "{name} is down, SPI {spi:08x}");
                 } else {
-                    tracing::debug!("{name}: the older SPI {spi:08x} is gone");
+                    tracing::debug!(peer, "{name}: the older SPI {spi:08x} is gone");
                 }
             }
             Event::Rekeyed { connection, suite, .. } => {
-                tracing::info!("peer {}: IKE is rekeyed, {suite}", self.children.name(*connection));
+                let peer = self.children.name(*connection);
+                tracing::info!(peer, "peer {peer}: IKE is rekeyed, {suite}");
             }
             Event::Doubted { connection, path, cause } => self.report_doubt(*connection, *path, cause),
             Event::Unfinished { path } => self.report_unfinished(*path),
@@ -44,13 +52,15 @@ impl IkeThread {
             Event::Unanswered { connection, path, asked, sent, since } => {
                 let at = self.shared.clock.now().wall;
                 let failure = explain::unanswered(*path, *asked, *sent, *since, at);
-                tracing::info!("peer {}: {}", self.children.name(*connection), failure.what);
+                let peer = self.children.name(*connection);
+                tracing::info!(peer, "peer {peer}: {}", failure.what);
                 if !self.children.is_established(*connection) {
                     self.children.failed(*connection, failure);
                 }
             }
             Event::Calling { connection, path } => {
-                tracing::info!("calling peer {} at {}", self.children.name(*connection), path.remote);
+                let peer = self.children.name(*connection);
+                tracing::info!(peer, "calling peer {peer} at {}", path.remote);
             }
         }
     }
@@ -59,7 +69,8 @@ impl IkeThread {
     fn report_doubt(&mut self, connection: ConnectionId, path: Path, cause: &Cause) {
         let now = self.shared.clock.now().wall;
         let failure = explain::failure(self.children.names(connection), path, false, cause, now);
-        tracing::debug!("peer {}: {}", self.children.name(connection), failure.what);
+        let peer = self.children.name(connection);
+        tracing::debug!(peer, "peer {peer}: {}", failure.what);
         if !self.children.is_established(connection) {
             self.children.failed(connection, failure);
         }
@@ -111,7 +122,8 @@ impl IkeThread {
     /// Logs a failure; the same one of a peer again only once in a while.
     fn log_failure(&mut self, connection: Option<ConnectionId>, of: &str, failure: &IpsecFailure) {
         let left_out = connection.map_or(Some(0), |connection| self.children.tell(connection, failure));
-        let Some(left_out) = left_out else { return tracing::debug!("{of}: {} again", failure.what) };
+        let peer = connection.map(|connection| self.children.name(connection));
+        let Some(left_out) = left_out else { return tracing::debug!(peer, "{of}: {} again", failure.what) };
         let again = if left_out == 0 {
             String::new()
         } else {
@@ -119,6 +131,6 @@ impl IkeThread {
         };
         let details: String = failure.details.iter().map(|line| format!("\n  {line}")).collect();
         let fix = failure.fix.join("\n       ");
-        tracing::warn!("{of}: {}{again}{details}\n  fix: {fix}", failure.what);
+        tracing::warn!(peer, "{of}: {}{again}{details}\n  fix: {fix}", failure.what);
     }
 }

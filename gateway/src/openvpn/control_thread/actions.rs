@@ -143,7 +143,9 @@ impl<T: Transmit> ControlThread<T> {
             }
             Side::Client(client) => (everything(), client.float, client.server(), client.limits),
         };
-        tracing::info!("interface {}: connected with {whose}, {cipher}", self.name);
+        let name = self.side.peer_name(session);
+        let (interface, peer) = (self.name.as_str(), name.as_str());
+        tracing::info!(interface, peer, "interface {interface}: connected with {whose}, {cipher}");
         let mut link = Link::new(Arc::clone(activity), follows, self.fitting);
         if let Some(tcp) = self.tcp.as_ref().filter(|_| endpoint.is_tcp) {
             tcp.connected(endpoint.remote);
@@ -156,7 +158,7 @@ impl<T: Transmit> ControlThread<T> {
             link = link.with_count();
         }
         let state = PeerState::OpenVpn(link);
-        let peer = Arc::new(Peer::new(peer_id(session), state, self.budget.clone()));
+        let peer = Arc::new(Peer::new(peer_id(session), state, self.budget.clone()).with_name(&name));
         peer.endpoint.store(Some(endpoint));
         for prefix in &prefixes {
             self.routes.insert(*prefix, session);

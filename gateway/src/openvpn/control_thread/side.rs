@@ -24,6 +24,15 @@ impl Side {
         }
     }
 
+    /// What facts and captures call a peer: a client by its common name; the only peer has none.
+    pub(super) fn peer_name(&self, session: SessionNumber) -> String {
+        match self {
+            Self::Server(server) if server.site.is_some() => "site".to_owned(),
+            Self::Server(server) => server.common_name(session).unwrap_or_default().to_owned(),
+            Self::Client(_) => "server".to_owned(),
+        }
+    }
+
     /// The names of servers, or of the only peer, have these addresses now.
     pub(super) fn set_remotes(&mut self, remotes: Vec<Remote>) {
         match self {

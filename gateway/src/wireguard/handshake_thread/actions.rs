@@ -18,6 +18,7 @@ impl<T: Transmit> HandshakeThread<T> {
                     if let Some(peer) = id.and_then(|id| self.peer(id)) {
                         peer.sent.count(1, message.len() as u64);
                     }
+                    self.trace(id, "sent to", source.map(|it| it.remote), &message);
                     let refusal = self.send_message(source, &message);
                     self.note_refusal(id, refusal);
                 }
@@ -25,7 +26,9 @@ impl<T: Transmit> HandshakeThread<T> {
                 DeviceAction::Send { peer: id, message } => {
                     let Some(peer) = self.peer(id) else { continue };
                     peer.sent.count(1, message.len() as u64);
-                    let refusal = self.send_message(peer.endpoint.load(), &message);
+                    let to = peer.endpoint.load();
+                    self.trace(Some(id), "sent to", to.map(|it| it.remote), &message);
+                    let refusal = self.send_message(to, &message);
                     self.note_refusal(Some(id), refusal);
                 }
                 DeviceAction::Probe { peer: id, remote, message } => {

@@ -75,6 +75,11 @@ impl<T: Transmit> HandshakeThread<T> {
         let (mut out, mut gone) = (Outbox::new(), Vec::new());
         if let Some(names) = update.names {
             self.names = names;
+            for (public, name) in &self.names {
+                if let Some(peer) = self.device.peer(public).and_then(|id| self.peer(id)) {
+                    peer.set_name(name);
+                }
+            }
         }
         if let Some(eager) = update.eager {
             self.device.set_eager(self.shared.clock.monotonic(), eager);
@@ -160,7 +165,9 @@ impl<T: Transmit> HandshakeThread<T> {
     fn add_peer(&mut self, public: PublicKey) -> PeerId {
         self.callers.forget(&public);
         let (id, activity) = self.device.add_peer(public);
-        let peer = Arc::new(Peer::new(id, PeerState::WireGuard(activity), self.budget.clone()));
+        let name = self.names.get(&public).cloned().unwrap_or_else(|| public.to_string());
+        let peer = Peer::new(id, PeerState::WireGuard(activity), self.budget.clone());
+        let peer = Arc::new(peer.with_name(&name));
         self.peers.insert(id, Entry { peer, refusal: None, allowed: BTreeSet::new() });
         id
     }

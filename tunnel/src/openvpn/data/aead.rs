@@ -118,8 +118,7 @@ impl AeadData {
                 (!is_new).then_some(DropReason::Replayed)
             };
             if let Some(reason) = reason {
-                drops.count(reason, 1);
-                batch.discard(index);
+                batch.drop_packet(index, reason, drops);
             }
         }
     }

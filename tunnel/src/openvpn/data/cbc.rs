@@ -163,8 +163,7 @@ impl CbcData {
         for index in packets {
             let text = batch.packet(index).len().saturating_sub(self.text());
             if text <= NUMBER || self.ivs.is_some() && !text.is_multiple_of(BLOCK) {
-                drops.count(DropReason::TooShort, 1);
-                batch.discard(index);
+                batch.drop_packet(index, DropReason::TooShort, drops);
             }
         }
     }
@@ -189,8 +188,7 @@ impl CbcData {
         // Numbers that no sender uses: they can be checked only now, after decryption.
         for index in packets.clone() {
             if batch.is_live(index) && !(1..END_PACKET).contains(&self.number(batch.packet(index))) {
-                drops.count(DropReason::Replayed, 1);
-                batch.discard(index);
+                batch.drop_packet(index, DropReason::Replayed, drops);
             }
         }
         window.accept_all(batch, packets, drops, |batch, index| self.number(batch.packet(index)))
@@ -220,8 +218,7 @@ impl CbcData {
             let padding = if self.ivs.is_some() { packet.last().map_or(0, |&last| last.into()) } else { 0 };
             let is_possible = self.ivs.is_none() || (1..=BLOCK).contains(&padding);
             if !is_possible || packet.len() < self.overhead() + padding {
-                drops.count(DropReason::BadPadding, 1);
-                batch.discard(index);
+                batch.drop_packet(index, DropReason::BadPadding, drops);
                 continue;
             }
             with_data |= strip_packet(batch, index, (self.overhead(), padding), framing, &self.exit, drops);

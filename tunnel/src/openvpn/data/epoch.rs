@@ -229,8 +229,7 @@ impl EpochData {
                 }
             };
             if let Some(reason) = reason {
-                drops.count(reason, 1);
-                batch.discard(index);
+                batch.drop_packet(index, reason, drops);
             }
         }
     }
@@ -245,6 +244,7 @@ impl EpochData {
             // Another worker may have moved on to a later epoch since the check.
             let Some(found) = receiving.find(epoch) else {
                 drops.count(DropReason::KeyExpired, batch.live(same.clone()).count());
+                batch.note_drops_of(same.clone(), DropReason::KeyExpired);
                 same.for_each(|index| batch.discard(index));
                 continue;
             };
@@ -270,8 +270,7 @@ impl EpochData {
             // A burst over three epochs leaves no key for the first of them.
             let found = receiving.find(epoch).ok_or(DropReason::Replayed);
             if let Err(reason) = found.and_then(|found| found.window.accept(counter)) {
-                drops.count(reason, 1);
-                batch.discard(index);
+                batch.drop_packet(index, reason, drops);
                 continue;
             }
             authentic += 1;

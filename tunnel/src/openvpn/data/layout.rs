@@ -127,8 +127,7 @@ pub(super) fn strip_packet(
     let mut range = before..batch.packet(index).len() - after;
     if let Some(framing) = framing {
         let Some(framed) = framing.remove(batch.packet_mut(index), range) else {
-            drops.count(DropReason::Compressed, 1);
-            batch.discard(index);
+            batch.drop_packet(index, DropReason::Compressed, drops);
             return true;
         };
         range = framed;
@@ -150,8 +149,7 @@ pub(super) fn strip_packet(
         batch.shrink(index, before, length);
     } else {
         let is_ip = inner.first().is_some_and(|byte| matches!(byte >> 4, 4 | 6));
-        drops.count(if is_ip { DropReason::BadPadding } else { DropReason::Malformed }, 1);
-        batch.discard(index);
+        batch.drop_packet(index, if is_ip { DropReason::BadPadding } else { DropReason::Malformed }, drops);
     }
     true
 }

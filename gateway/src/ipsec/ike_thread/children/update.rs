@@ -35,7 +35,7 @@ impl Children {
         places: &[Option<usize>],
     ) {
         let Some(connected) = self.connections.get_mut(&id) else { return };
-        let is_of_instance = connected.profile.is_some();
+        let (name, is_of_instance) = (connected.name.clone(), connected.profile.is_some());
         let mut kept: BTreeMap<usize, Carried> = BTreeMap::new();
         for (tunnel, place) in std::mem::take(&mut connected.tunnels).into_iter().zip(places) {
             let Some(place) = place else {
@@ -49,7 +49,7 @@ impl Children {
         let mut tunnels = Vec::new();
         for (child, plan) in plan.children.iter().cloned().enumerate() {
             let Some(tunnel) = kept.remove(&child) else {
-                tunnels.push(self.carry((id, child), &settings, plan, is_of_instance));
+                tunnels.push(self.carry((id, child), &name, &settings, plan, is_of_instance));
                 continue;
             };
             self.names.insert(tunnel.peer.id, (id, child));
