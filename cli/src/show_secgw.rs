@@ -6,7 +6,7 @@ use crate::{Failure, client, show_vpn};
 use ::bench::report::table;
 use gateway::api::model::{ReloadOutcome, Reloaded};
 use gateway::ipsec::model::{IpsecPeer, Reset};
-use gateway::secgw::model::{Drop, Lcore, Neighbour, Port, Rule, Sa, Secgw};
+use gateway::secgw::model::{Drop, Lcore, Neighbour, Port, Rule, Sa, SaLifetime, Secgw};
 use std::path::PathBuf;
 
 /// The exit status if the file is not in force.
@@ -157,8 +157,15 @@ fn sas(gateway: &Secgw) -> String {
             if dropped.is_empty() { "-".to_owned() } else { dropped.join(", ") },
         ]
     };
-    let head = ["sa", "SPI", "packets", "bytes", "line", "algorithms", "dropped"];
-    table(&head, &gateway.sas.iter().map(row).collect::<Vec<_>>())
+    let mut head = vec!["sa", "SPI", "packets", "bytes", "line", "algorithms", "dropped"];
+    let mut rows: Vec<Vec<String>> = gateway.sas.iter().map(row).collect();
+    if gateway.sas.iter().any(|sa| sa.lifetime.is_some()) {
+        head.push("left");
+        for (row, sa) in rows.iter_mut().zip(&gateway.sas) {
+            row.push(sa.lifetime.as_ref().map_or_else(|| "-".to_owned(), SaLifetime::text));
+        }
+    }
+    table(&head, &rows)
 }
 
 fn rules(gateway: &Secgw) -> String {

@@ -148,6 +148,21 @@ pub(super) static NODES: &[Node] = &[
         "Key of the cipher in hexadecimal digits, with the salt behind it",
     )
     .secret(),
+    value(
+        "interfaces secgw <interface> sa <sa> life-bytes",
+        Type::Number(1_024, 9_007_199_254_740_992),
+        "Bytes after which the SA is used no more",
+    ),
+    value(
+        "interfaces secgw <interface> sa <sa> life-packets",
+        Type::Number(1, 9_007_199_254_740_992),
+        "Packets after which the SA is used no more",
+    ),
+    value(
+        "interfaces secgw <interface> sa <sa> lifetime",
+        Type::Number(1, 315_360_000),
+        "Seconds after which the SA is used no more",
+    ),
     value("interfaces secgw <interface> sa <sa> local-address", Type::Address, "Our end of the tunnel"),
     value(
         "interfaces secgw <interface> sa <sa> remote-address",

@@ -7,7 +7,7 @@ use super::ipsec::{Patience, Peer};
 use super::{Reader, Settings, set, set_or_default};
 use crate::secgw::Driver;
 use crate::secgw::algorithm::{AEADS, CIPHERS, MACS, Protection, find};
-use crate::secgw::settings::{Direction, Family, Mode, Offload, Policy, Route, Sa};
+use crate::secgw::settings::{Direction, Family, Limits, Mode, Offload, Policy, Route, Sa};
 use crate::tree::Tree;
 use crypto::SecretBytes;
 use ipnet::IpNet;
@@ -240,6 +240,11 @@ impl Reader {
             extended_sequence: 0,
             telemetry: false,
             reassembly: false,
+            limits: Limits {
+                seconds: set(tree, "lifetime").unwrap_or(0),
+                bytes: set(tree, "life-bytes").unwrap_or(0),
+                packets: set(tree, "life-packets").unwrap_or(0),
+            },
         })
     }
 

@@ -86,6 +86,34 @@ pub struct Sa {
     pub bytes: u64,
     /// Packets that the SA dropped; only reasons that have occurred.
     pub drops: Vec<Drop>,
+    /// What is left until it ends, if it has a limit.
+    #[serde(default)]
+    pub lifetime: Option<SaLifetime>,
+}
+
+/// What is left until an SA ends.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
+pub struct SaLifetime {
+    /// Seconds.
+    pub seconds: Option<u64>,
+    /// Bytes.
+    pub bytes: Option<u64>,
+    /// Packets.
+    pub packets: Option<u64>,
+    /// Whether it has ended: its packets are dropped.
+    pub has_ended: bool,
+}
+
+impl SaLifetime {
+    /// As a phrase.
+    pub fn text(&self) -> String {
+        if self.has_ended {
+            return "ended".to_owned();
+        }
+        let of = |left: Option<u64>, unit: &str| left.map(|left| format!("{left} {unit}"));
+        let parts = [of(self.seconds, "s"), of(self.bytes, "bytes"), of(self.packets, "packets")];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// A policy.

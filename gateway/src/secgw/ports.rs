@@ -1,11 +1,13 @@
 //! Ports that carry frames: their drivers, and the state of each.
 
 use super::dpdk;
+use super::files;
 use super::frame::Address;
 use super::plan::PortPlan;
 use ::dpdk::DeviceError;
 use ::dpdk::port::LinkState;
 use config::secgw::Driver;
+use port::frame_files::FileError;
 use port::link::{self, Channels, LinkError, hardware_address};
 use port::tun::TunError;
 use port::xdp::{self, QUEUES, Take, XdpOptions, XdpTransmit};
@@ -25,6 +27,22 @@ pub enum PortError {
     /// Of DPDK.
     #[error("port {0}: {1}")]
     Dpdk(u16, DeviceError),
+    /// Of a capture file.
+    #[error("port {0}: {1}")]
+    File(u16, FileError),
+    /// A file that would be emptied while another port has it, or the same.
+    #[error(
+        "port {number} writes {}, which port {other} has too\n  fix: give each tx_pcap a file of its own",
+        path.display()
+    )]
+    SameFile {
+        /// The port that writes it.
+        number: u16,
+        /// The port that reads it, or writes it too.
+        other: u16,
+        /// The file.
+        path: std::path::PathBuf,
+    },
     /// Other queues than are received from: the kernel would have the frames of some.
     #[error(
         "port {number}: {interface} has {queues} queues{from}, and frames are received from {wanted}\n  \
@@ -117,6 +135,7 @@ pub fn open_all(
     workers: usize,
     patience: Duration,
 ) -> Result<Vec<Vec<FramePort>>, PortError> {
+    files::check(plans)?;
     let mut of_workers: Vec<Vec<FramePort>> = (0..workers).map(|_| Vec::new()).collect();
     for plan in plans {
         for (ports, port) in of_workers.iter_mut().zip(open(plan, workers, patience)?) {
@@ -139,8 +158,9 @@ pub fn open(plan: &PortPlan, workers: usize, patience: Duration) -> Result<Vec<F
         Driver::AfXdp => open_xdp(plan, workers)?,
         Driver::Tap => open_tap(plan, workers, patience).map_err(|error| PortError::Tap(number, error))?,
         Driver::Dpdk => return Ok(of_workers(plan, workers, dpdk::open(plan, workers)?)),
-        // The plan refuses other drivers.
-        Driver::AfPacket | Driver::Pcap | Driver::Crypto => open_packet(plan, workers).map_err(link)?,
+        Driver::Pcap => return Ok(of_workers(plan, workers, files::open(plan, workers)?)),
+        // Crypto devices are no ports.
+        Driver::AfPacket | Driver::Crypto => open_packet(plan, workers).map_err(link)?,
     };
     let address = hardware_address(name).map_err(link)?;
     let opened = Opened { name: name.to_owned(), address, queues, transmits, link: None };
@@ -183,9 +203,9 @@ fn of_workers(plan: &PortPlan, workers: usize, opened: Opened) -> Vec<FramePort>
 }
 
 /// Refuses an interface that is too short for a `--mtu` above that of Ethernet. TAP interfaces and ports of DPDK are given this MTU when they
-/// are opened.
+/// are opened, and capture files have none.
 fn check_mtu(plan: &PortPlan) -> Result<(), PortError> {
-    if plan.mtu <= USUAL_MTU || matches!(plan.driver, Driver::Tap | Driver::Dpdk) {
+    if plan.mtu <= USUAL_MTU || matches!(plan.driver, Driver::Tap | Driver::Dpdk | Driver::Pcap) {
         return Ok(());
     }
     let PortPlan { number, mtu: wanted, .. } = *plan;

@@ -34,8 +34,8 @@ impl Reopened {
     pub fn watch(plans: &[PortPlan], ports: &[Vec<FramePort>], stopper: Stopper) -> io::Result<Arc<Self>> {
         let workers = stopper.workers();
         let reopened = Arc::new(Self((0..workers).map(|_| Given::default()).collect()));
-        // DPDK cannot open a port again.
-        let plans = plans.iter().filter(|plan| plan.driver != Driver::Dpdk);
+        // DPDK cannot open a port again, and files have no interface.
+        let plans = plans.iter().filter(|plan| !matches!(plan.driver, Driver::Dpdk | Driver::Pcap));
         let mut watched: Vec<Watched> = plans.cloned().map(Watched::new).collect();
         let mut links: Vec<Link> = ports.first().into_iter().flatten().filter_map(Link::of).collect();
         let give = Arc::clone(&reopened);

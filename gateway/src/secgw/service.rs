@@ -197,6 +197,9 @@ impl Service for SecgwService {
 
     fn maintain<'a>(&'a mut self, context: &'a Context) -> Work<'a, ()> {
         Box::pin(async {
+            for (name, served) in &self.served {
+                served.control.news().iter().for_each(|text| tracing::warn!("{}: {text}", path_of(name)));
+            }
             for (name, settings) in self.missing.clone() {
                 // Without patience: a commit waits for the thread that opens ports.
                 match self.apply(&name, Some(settings.clone()), Duration::ZERO, context).await {

@@ -1,15 +1,17 @@
 //! What the workers count: by port, by SA, by policy, and by the reason of a drop.
 
-use super::model;
+use super::{lifetimes, model};
 use super::policies::Policies;
 use super::tables::{Installed, SecgwTables};
 use super::worker::Worker;
+use crate::clock::Clock;
 use arc_swap::ArcSwap;
 use config::secgw::settings::{Action, Direction};
 use packet::{Batch, DropCounters, DropReason};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tunnel::Time;
 
 /// The frames of a port, counted by the workers.
 pub struct PortCounters {
@@ -104,6 +106,11 @@ impl Statistics {
         by_workers + self.gone.read(reason) + by_sas
     }
 
+    /// What is new about the ends of SAs, as sentences for the log: each is said once.
+    pub fn news(&self) -> Vec<String> {
+        lifetimes::news(&self.tables.load_full())
+    }
+
     /// The ports, each with the counters of all workers.
     fn ports(&self) -> impl Iterator<Item = (&PortCounters, Vec<&PortCounters>)> {
         let of_all = |place: usize| self.workers.iter().map(|worker| &worker.ports[place]).collect();
@@ -112,7 +119,7 @@ impl Statistics {
 
     /// All counters.
     pub fn show(&self) -> model::Secgw {
-        let origin = self.lock();
+        let (origin, now) = (self.lock(), Clock.monotonic());
         let tables = self.tables.load_full();
         let mut sas: Vec<&Installed> = tables.sas.iter().collect();
         sas.sort_by_key(|sa| sa.line);
@@ -127,7 +134,7 @@ impl Statistics {
             ports: self.ports().map(|(port, all)| port.show(&all)).collect(),
             lcores: self.workers.iter().map(|worker| lcore(worker)).collect(),
             reassembled: self.workers.iter().map(|it| it.reassembled.load(Ordering::Relaxed)).sum(),
-            sas: sas.into_iter().map(sa).collect(),
+            sas: sas.into_iter().map(|installed| sa(installed, now)).collect(),
             rules: [("out", &tables.policies_out), ("in", &tables.policies_in)]
                 .into_iter()
                 .flat_map(|(direction, policies)| rules(direction, policies, &tables.ike_peers))
@@ -146,7 +153,7 @@ fn lcore(worker: &WorkerCounters) -> model::Lcore {
     model::Lcore { number: worker.lcore, received: sum(|it| &it.received[0]), sent: sum(|it| &it.sent[0]) }
 }
 
-fn sa(sa: &Installed) -> model::Sa {
+fn sa(sa: &Installed, now: Time) -> model::Sa {
     let traffic = match sa.direction {
         Direction::Outbound => &sa.peer.sent,
         Direction::Inbound => &sa.peer.received,
@@ -159,6 +166,7 @@ fn sa(sa: &Installed) -> model::Sa {
         packets: traffic.packets(),
         bytes: traffic.bytes(),
         drops: drops(|reason| sa.drops.read(reason)),
+        lifetime: sa.ends.left(&sa.numbers, now),
     }
 }
 
@@ -218,6 +226,9 @@ impl fmt::Display for Statistics {
             write!(f, "sa {direction} {spi} {algorithms}: {packets} packets, {bytes} bytes")?;
             for drop in &sa.drops {
                 write!(f, "; {} {}", drop.packets, drop.reason)?;
+            }
+            if let Some(left) = &sa.lifetime {
+                write!(f, "; {}", if left.has_ended { "ended".to_owned() } else { left.text() + " left" })?;
             }
             writeln!(f)?;
         }

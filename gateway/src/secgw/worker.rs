@@ -196,7 +196,7 @@ impl Worker {
         Statistics::of(std::slice::from_ref(self))
     }
 
-    /// Carries until it is stopped.
+    /// Carries until it is stopped, or until all that it receives from has ended: capture files.
     ///
     /// # Errors
     /// The kernel refuses to wait.
@@ -217,6 +217,8 @@ impl Worker {
             } else if self.looks < LOOKS && self.polls() {
                 self.looks += 1;
                 std::hint::spin_loop();
+            } else if self.has_ended() {
+                break;
             } else {
                 self.wait(&wake)?;
             }
@@ -387,11 +389,22 @@ impl Worker {
         }
     }
 
+    /// The queues that are received from.
+    fn queues(&self) -> impl Iterator<Item = &Queue> {
+        self.ports.iter().filter(|port| port.is_received).flat_map(|port| &port.queues)
+    }
+
     /// Whether a port must be polled: nothing tells when it has frames.
     fn polls(&self) -> bool {
-        let received = self.ports.iter().filter(|port| port.is_received);
-        let mut queues = received.flat_map(|port| &port.queues).filter(|queue| queue.rests_until.is_none());
-        queues.any(|queue| queue.receive.descriptor().is_none())
+        let mut queues = self.queues().filter(|queue| queue.rests_until.is_none());
+        queues.any(|queue| queue.receive.descriptor().is_none() && !queue.receive.has_ended())
+    }
+
+    /// Whether nothing will come any more. Fragments that wait are kept to the end of their time: another worker may have the others.
+    fn has_ended(&self) -> bool {
+        self.queues().next().is_some()
+            && self.queues().all(|queue| queue.receive.has_ended())
+            && !self.reassembly.as_ref().is_some_and(Reassembly::holds_any)
     }
 
     /// Waits for frames. A port that is down is asked again after a rest; the others are not held up by it.
