@@ -134,7 +134,15 @@ fn ports(gateway: &Secgw) -> String {
         ]
     };
     let head = ["port", "interface", "side", "frames in", "bytes in", "frames out", "bytes out"];
-    let ports = table(&head, &gateway.ports.iter().map(row).collect::<Vec<_>>());
+    let mut ports = table(&head, &gateway.ports.iter().map(row).collect::<Vec<_>>());
+    let counted = gateway.ports.iter().flat_map(|port| port.counted().map(move |it| (port, it)));
+    let row = |(port, (name, count, meaning)): (&Port, (&str, u64, &str))| {
+        vec![port.number.to_string(), name.to_owned(), count.to_string(), meaning.to_owned()]
+    };
+    let counted: Vec<_> = counted.map(row).collect();
+    if !counted.is_empty() {
+        ports += &format!("\n{}", table(&["port", "driver counts", "frames", "meaning"], &counted));
+    }
     if gateway.lcores.len() < 2 {
         return ports;
     }

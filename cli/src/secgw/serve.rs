@@ -85,7 +85,7 @@ fn start(mut plan: Plan, source: Source, socket: Option<&Path>) -> Outcome {
     let ports = open_all(&plan.ports, plan.lcores.len(), BUSY)?;
     let stopper = Stopper::new(plan.lcores.len())?;
     // It keeps the rights to open them again.
-    let reopened = Reopened::watch(&plan.ports, &ports, stopper.clone())?;
+    let (reopened, watch) = Reopened::watch(&plan.ports, &ports, stopper.clone())?;
     // A reload may bring the first peer.
     let sockets = source.ike.is_some().then(IkeSockets::bind).transpose()?;
     let files = source.files();
@@ -127,6 +127,7 @@ fn start(mut plan: Plan, source: Source, socket: Option<&Path>) -> Outcome {
     for thread in threads {
         thread.join().map_err(|_| "a worker has panicked")?;
     }
+    drop(watch);
     print!("{statistics}");
     // Removes the socket.
     drop(runtime);

@@ -26,6 +26,8 @@ impl Plan {
             address: None,
             is_protected: port.is_protected,
             is_promiscuous: port.is_promiscuous,
+            own: port.addresses.clone(),
+            defers_napi: port.defers_napi,
             files: Files::default(),
             queues: Queues::spread(threads, threads),
             neighbour: port.neighbour,

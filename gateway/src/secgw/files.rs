@@ -58,7 +58,9 @@ impl Files {
         // A port without any has no frames.
         if !files.received.is_empty() && queues > 0 && files.received.len() != queues {
             let (count, plural) = (files.received.len(), if files.received.len() == 1 { "" } else { "s" });
-            let text = format!("--vdev {name} has {count} rx_pcap file{plural}, and --config names {queues} queues of it");
+            let text = format!(
+                "--vdev {name} has {count} rx_pcap file{plural}, and --config names {queues} queues of it"
+            );
             return Err((text, "write rx_pcap once for each queue".to_owned()));
         }
         Ok(files)

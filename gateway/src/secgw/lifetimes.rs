@@ -33,13 +33,15 @@ pub struct Ends {
     /// Of what it sends or receives itself.
     bytes: Option<u64>,
     packets: Option<u64>,
+    /// Its first number.
+    first: u64,
     /// What was said of it: that it ends soon, or has ended.
     said: Arc<AtomicU8>,
 }
 
 impl Ends {
-    /// Where an SA with these limits ends that begins now.
-    pub fn new(limits: Limits, spent: Spent, now: Time) -> Self {
+    /// Where an SA with these limits ends that begins now with this number.
+    pub fn new(limits: Limits, spent: Spent, first: u64, now: Time) -> Self {
         let some = |limit: u64, spent: u64| (limit > 0).then(|| limit.saturating_sub(spent));
         let lifetime = Duration::from_secs(limits.seconds);
         Self {
@@ -47,16 +49,17 @@ impl Ends {
             expires: (limits.seconds > 0).then(|| spent.since.unwrap_or(now) + lifetime),
             bytes: some(limits.bytes, spent.bytes),
             packets: some(limits.packets, spent.packets),
+            first,
             said: Arc::default(),
         }
     }
 
-    /// The same for the SA itself, whose first number this is: it also ends when its sequence numbers do (RFC 4303 section 3.3.3).
-    pub fn lifetime(&self, direction: Direction, first: u64, is_extended: bool) -> Lifetime {
+    /// The same for the SA itself: it also ends when its sequence numbers do (RFC 4303 section 3.3.3).
+    pub fn lifetime(&self, direction: Direction, is_extended: bool) -> Lifetime {
         let last = if is_extended { u64::MAX } else { 1 << 32 };
         // Numbers that were lost on the way are no packets: what is received is counted.
         let packets = self.packets.filter(|_| direction == Direction::Outbound);
-        let end_sequence = packets.map_or(last, |packets| last.min(first.saturating_add(packets)));
+        let end_sequence = packets.map_or(last, |packets| last.min(self.first.saturating_add(packets)));
         let expires = self.expires.unwrap_or(Time::from_nanoseconds(u64::MAX));
         Lifetime { renew: None, renew_sequence: u64::MAX, expires, end_sequence }
     }
@@ -68,12 +71,21 @@ impl Ends {
         self.limits.is_any().then(|| volume.with_packets(packets))
     }
 
+    /// Packets and bytes that the SA has carried, if it has a limit. Those that it refused are no packets.
+    pub(super) fn spent(&self, numbers: &Numbers) -> (u64, u64) {
+        match (numbers, numbers.volume()) {
+            (Numbers::Outbound(sa), Some(volume)) => (sa.next().saturating_sub(self.first), volume.bytes()),
+            (Numbers::Inbound(_), Some(volume)) => (volume.packets(), volume.bytes()),
+            (_, None) => (0, 0),
+        }
+    }
+
     /// What is left, if there is a limit.
     pub(super) fn left(&self, numbers: &Numbers, now: Time) -> Option<model::SaLifetime> {
         if !self.limits.is_any() {
             return None;
         }
-        let (packets, bytes) = numbers.spent();
+        let (packets, bytes) = self.spent(numbers);
         Some(model::SaLifetime {
             seconds: self.expires.map(|expires| (expires - now).as_secs()),
             bytes: self.bytes.map(|all| all.saturating_sub(bytes)),
@@ -122,19 +134,19 @@ mod tests {
     fn what_was_used_of_a_key_before_counts() {
         let (now, second) = (Time::from_nanoseconds(1_000_000_000_000), Duration::from_secs(1));
         let limits = Limits { seconds: 10, bytes: 1000, packets: 5 };
-        let fresh = Ends::new(limits, Spent::default(), now);
-        let Lifetime { expires, end_sequence, .. } = fresh.lifetime(OUT, 1, false);
+        let fresh = Ends::new(limits, Spent::default(), 1, now);
+        let Lifetime { expires, end_sequence, .. } = fresh.lifetime(OUT, false);
         assert_eq!((expires, end_sequence), (now + 10 * second, 6));
-        assert_eq!(fresh.lifetime(Direction::Inbound, 1, false).end_sequence, 1 << 32);
+        assert_eq!(fresh.lifetime(Direction::Inbound, false).end_sequence, 1 << 32);
         let spent = Spent { since: Some(now), bytes: 400, packets: 2 };
-        let again = Ends::new(limits, spent, now + second);
-        let Lifetime { expires, end_sequence, .. } = again.lifetime(OUT, 3, false);
+        let again = Ends::new(limits, spent, 3, now + second);
+        let Lifetime { expires, end_sequence, .. } = again.lifetime(OUT, false);
         assert_eq!((expires, end_sequence, again.bytes), (now + 10 * second, 6, Some(600)));
-        let over = Ends::new(limits, Spent { since: None, bytes: 2000, packets: 9 }, now);
-        assert_eq!((over.lifetime(OUT, 10, false).end_sequence, over.bytes), (10, Some(0)));
-        let none = Ends::new(Limits::default(), spent, now);
-        assert_eq!(none.lifetime(OUT, 7, false).end_sequence, 1 << 32);
+        let over = Ends::new(limits, Spent { since: None, bytes: 2000, packets: 9 }, 10, now);
+        assert_eq!((over.lifetime(OUT, false).end_sequence, over.bytes), (10, Some(0)));
+        let none = Ends::new(Limits::default(), spent, 7, now);
+        assert_eq!(none.lifetime(OUT, false).end_sequence, 1 << 32);
         assert!(none.volume(Direction::Inbound).is_none());
-        assert_eq!(none.lifetime(OUT, 7, true).end_sequence, u64::MAX);
+        assert_eq!(none.lifetime(OUT, true).end_sequence, u64::MAX);
     }
 }

@@ -11,6 +11,7 @@
 
 pub mod access;
 mod acquire;
+mod answer;
 pub mod api;
 pub mod bed;
 mod configured;
@@ -55,7 +56,7 @@ pub use opener::{OpenError, Opener};
 pub use plan::{Plan, PortPlan};
 pub use ports::{BUSY, FramePort, PortError, Queue, open_all};
 pub use reload::{Control, ReloadError};
-pub use reopen::Reopened;
+pub use reopen::{Reopened, Watch, WatchError};
 pub use statistics::Statistics;
 pub use stopper::Stopper;
 pub use tables::{SecgwTables, TablesError};

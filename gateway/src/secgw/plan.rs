@@ -5,7 +5,7 @@ use super::lcores::{self, Queues};
 use super::reassembly::table::Limits;
 use crate::ipsec::ciphers;
 use config::secgw::settings::{Direction, Mode, Policy, Route, Sa, Settings};
-use config::secgw::{CommandLine, Device, Driver, Finding, Severity};
+use config::secgw::{Application, CommandLine, Device, Driver, Finding, Severity};
 use config::settings::ipsec::Peer;
 use crypto::choice::Subject;
 use packet::header::ethernet::EthernetHeader;
@@ -82,6 +82,10 @@ pub struct PortPlan {
     pub is_protected: bool,
     /// Whether it takes frames for other stations.
     pub is_promiscuous: bool,
+    /// The IP addresses that it answers ARP and neighbour discovery for.
+    pub own: Vec<IpAddr>,
+    /// Whether the kernel takes received frames some at a time.
+    pub defers_napi: bool,
     /// The files of a port of `net_pcap`.
     pub files: Files,
     /// Its queues, with the lcores that receive from them.
@@ -257,6 +261,9 @@ fn ports(
         if let Err((text, fix)) = holds(device, application.mtu) {
             refused.push(refuse(None, text, fix));
         }
+        if let Some((text, fix)) = answers(number, device, settings, application) {
+            refused.push(refuse(None, text, fix));
+        }
         let files = Files::of(device, queues.receivers.len()).unwrap_or_else(|(text, fix)| {
             refused.push(refuse(None, text, fix));
             Files::default()
@@ -278,6 +285,8 @@ fn ports(
                     is_protected: application.unprotected >> number & 1 == 0,
                     // What was captured went to any station.
                     is_promiscuous: application.promiscuous || device.driver == Driver::Pcap,
+                    own: own(number, application),
+                    defers_napi: device.arguments.iter().any(|word| *word == defers()),
                     files,
                     queues,
                     neighbour,
@@ -287,6 +296,34 @@ fn ports(
         }
     }
     ports
+}
+
+/// The word by which the kernel takes received frames some at a time. Not of DPDK.
+fn defers() -> (String, String) {
+    ("defer_napi".to_owned(), "1".to_owned())
+}
+
+/// The addresses of `--address` for a port.
+fn own(number: u16, application: &Application) -> Vec<IpAddr> {
+    application.addresses.iter().filter(|(port, _)| *port == number).map(|&(_, address)| address).collect()
+}
+
+/// Why a port cannot answer for addresses of its own, and what to do.
+fn answers(
+    number: u16,
+    device: &Device,
+    settings: &Settings,
+    application: &Application,
+) -> Option<(String, String)> {
+    let address = *own(number, application).first()?;
+    // A peer may need the kernel's ARP at any port: messages of IKE leave by the kernel.
+    let takes_all = device.driver == Driver::AfXdp && !settings.ike_peers.is_empty();
+    takes_all.then(|| {
+        let text = format!(
+            "--address ({number},{address}) would take ARP of port {number} from the kernel, which needs it for IKE"
+        );
+        (text, format!("give the interface the address, and the kernel answers: ip address add {address} dev NAME"))
+    })
 }
 
 /// The devices that are ports. With `--dpdk` only DPDK knows them, by their numbers.
@@ -343,6 +380,9 @@ fn interface(device: &Device) -> Result<String, (String, &'static str)> {
     for (key, value) in arguments {
         let is_served = match key.as_str() {
             "mac" => *driver == Driver::Tap,
+            "defer_napi" => {
+                matches!(driver, Driver::AfXdp | Driver::AfPacket) && matches!(value.as_str(), "0" | "1")
+            }
             name => name == "iface" || OF_THE_KERNEL.contains(&name) || lcores::is_word(name, *driver),
         };
         if !is_served {

@@ -12,6 +12,8 @@ use port::link::{self, Channels, LinkError, hardware_address};
 use port::tun::TunError;
 use port::xdp::{self, QUEUES, Take, XdpOptions, XdpTransmit};
 use port::{Receive, Transmit, af_packet, tap};
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tunnel::Time;
 
@@ -30,6 +32,12 @@ pub enum PortError {
     /// Of a capture file.
     #[error("port {0}: {1}")]
     File(u16, FileError),
+    /// NAPI of an interface cannot be deferred.
+    #[error(
+        "port {0}: NAPI of {1} cannot be deferred: {2}\n  \
+         fix: leave out defer_napi (defer-napi), or mount the sysfs of the network namespace at /sys, as ip netns exec does"
+    )]
+    Defer(u16, String, std::io::Error),
     /// A file that would be emptied while another port has it, or the same.
     #[error(
         "port {number} writes {}, which port {other} has too\n  fix: give each tx_pcap a file of its own",
@@ -98,6 +106,8 @@ pub struct FramePort {
     pub station: Option<Address>,
     /// Its Ethernet address.
     pub address: Address,
+    /// The IP addresses that it answers ARP and neighbour discovery for.
+    pub own: Arc<[IpAddr]>,
     /// Where frames come from: the queues of this worker.
     pub queues: Vec<Queue>,
     /// Where frames go.
@@ -184,12 +194,14 @@ pub(super) struct Opened {
 /// A port for each worker.
 fn of_workers(plan: &PortPlan, workers: usize, opened: Opened) -> Vec<FramePort> {
     let Opened { name, address, queues, transmits, link } = opened;
+    let own: Arc<[IpAddr]> = plan.own.as_slice().into();
     let port = |transmit| FramePort {
         number: plan.number,
         name: name.clone(),
         is_protected: plan.is_protected,
         station: (!plan.is_promiscuous).then_some(address),
         address,
+        own: Arc::clone(&own),
         queues: Vec::new(),
         transmit,
         is_received: plan.is_received(),
@@ -227,7 +239,9 @@ fn open_xdp(plan: &PortPlan, workers: usize) -> Result<Halves, PortError> {
     let most_queues = if plan.queues.is_chosen { wanted.max(1) as u32 } else { QUEUES };
     let usual = XdpOptions::default();
     let frame = plan.frame().max(usual.frame);
-    let options = XdpOptions { take: Take::Ip, first_queue: first, most_queues, frame, ..usual };
+    // Without addresses of its own, the kernel answers ARP and neighbour discovery.
+    let take = if plan.own.is_empty() { Take::Ip } else { Take::All };
+    let options = XdpOptions { take, first_queue: first, most_queues, frame, ..usual };
     let link = |error| PortError::Link(number, error);
     let opened = xdp::open(name, options).map_err(link)?;
     let channels = Channels::of(name);

@@ -24,6 +24,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tunnel::esp::{SaKeys, Transform};
+use tunnel::sa::Volume;
 use tunnel::{InboundSa, OutboundSa, PeerId, Time};
 
 /// In transport mode, packets of both families are encrypted by an SA that is fitted as one of IPv4: how much longer a header of IPv6 is,
@@ -75,13 +76,12 @@ impl Numbers {
         }
     }
 
-    /// Packets and bytes that it has carried, if it has a limit.
-    pub(super) fn spent(&self) -> (u64, u64) {
-        let volume = match self {
+    /// Its counters, if it has a limit.
+    pub(super) fn volume(&self) -> Option<&Volume> {
+        match self {
             Self::Outbound(sa) => sa.volume(),
             Self::Inbound(sa) => sa.volume(),
-        };
-        volume.map_or((0, 0), |volume| (volume.packets(), volume.bytes()))
+        }
     }
 
     /// Says whether one worker alone uses it. The workers of `-l` are those of the whole run: others start when these have ended.
@@ -221,7 +221,7 @@ impl SecgwTables {
 
     fn end_but(&self, kept: &HashSet<usize>) {
         for sa in self.sas.iter().filter(|sa| !kept.contains(&sa.numbers.address())) {
-            self.used_keys.end(&sa.settings, sa.numbers.next(), sa.numbers.spent());
+            self.used_keys.end(&sa.settings, sa.numbers.next(), sa.ends.spent(&sa.numbers));
         }
     }
 
@@ -376,8 +376,8 @@ fn beginning(
 ) -> Result<(Numbers, Ends), TablesError> {
     let (first, is_extended) = modes::numbers(settings, plan);
     let first = first.max(used);
-    let ends = Ends::new(settings.limits, spent, Clock.monotonic());
-    let lifetime = ends.lifetime(settings.direction, first, is_extended);
+    let ends = Ends::new(settings.limits, spent, first, Clock.monotonic());
+    let lifetime = ends.lifetime(settings.direction, is_extended);
     let keys = keys(settings, transform, is_extended, engine)?;
     let volume = ends.volume(settings.direction);
     let numbers = match settings.direction {

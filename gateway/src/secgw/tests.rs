@@ -1,7 +1,10 @@
+mod answer;
 mod fragments;
 mod ike;
 mod large;
+
 mod lcores;
+mod lifetimes;
 mod modes;
 mod reassembly;
 mod reload;
@@ -97,6 +100,7 @@ impl Scene {
             is_protected: plan.ports[usize::from(number)].is_protected,
             station: Some(OURS),
             address: OURS,
+            own: plan.ports[usize::from(number)].own.as_slice().into(),
             queues: vec![Queue::new(receive)],
             transmit: Box::new(transmit),
             is_received: true,
