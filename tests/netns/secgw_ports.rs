@@ -7,6 +7,8 @@ use packet::{Batch, DropCounters};
 use port::{Transmit, af_packet};
 use rustix::process::Signal;
 use std::fs::File;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
@@ -123,4 +125,39 @@ fn ports_answer_for_their_addresses_defer_napi_and_show_what_the_kernel_drops() 
     lab.kill(left, Signal::TERM);
     lab.kill(right, Signal::TERM);
     assert_eq!(deferred(&lab, "p0"), before, "it is put back");
+}
+
+/// What a host cuts in its network card, and a veth therefore carries uncut, is longer than a slot of the ring.
+#[test]
+fn tcp_passes_packet_ports_whose_other_ends_leave_cutting_to_a_network_card() {
+    const BYTES: usize = 8 << 20;
+    let Some(mut lab) = scene(1) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("both.cfg");
+    std::fs::write(&path, file(&vec!["a1"; 20].join(":"))).expect("it can be written");
+    let left = secgw::start(&mut lab, "left", &path, ["net_af_packet0,iface=p0", "net_af_packet1,iface=u0"]);
+    let right = secgw::start(&mut lab, "right", &path, ["net_tap0,iface=dtap0", "net_af_packet0,iface=u0"]);
+    is_up(&lab, "at the start");
+    for address in ["192.168.2.2:5000", "[fd02::2]:5000"] {
+        let listener = lab.enter("right", || TcpListener::bind(address)).expect("no panic");
+        let listener = listener.expect("it can listen");
+        let received = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let (mut stream, _) = listener.accept()?;
+                std::io::copy(&mut stream, &mut std::io::sink())
+            });
+            let sent = lab.enter("host", || {
+                let mut stream = TcpStream::connect(address)?;
+                stream.set_write_timeout(Some(2 * PATIENCE))?;
+                stream.write_all(&vec![7; BYTES])
+            });
+            sent.expect("no panic").expect("it goes on");
+            reader.join().expect("no panic").expect("it goes on")
+        });
+        assert_eq!(received, BYTES as u64, "{address}");
+    }
+    let (drops, _) = ask(&path, &["show", "secgw", "drops"]);
+    assert!(!drops.contains("truncated") && !drops.contains("bad-offload"), "{drops}");
+    lab.kill(left, Signal::TERM);
+    lab.kill(right, Signal::TERM);
 }

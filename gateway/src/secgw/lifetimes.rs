@@ -71,12 +71,12 @@ impl Ends {
         self.limits.is_any().then(|| volume.with_packets(packets))
     }
 
-    /// Packets and bytes that the SA has carried, if it has a limit. Those that it refused are no packets.
+    /// Packets and bytes that the SA has carried, as far as they are counted. What it refused is no packet.
     pub(super) fn spent(&self, numbers: &Numbers) -> (u64, u64) {
-        match (numbers, numbers.volume()) {
-            (Numbers::Outbound(sa), Some(volume)) => (sa.next().saturating_sub(self.first), volume.bytes()),
-            (Numbers::Inbound(_), Some(volume)) => (volume.packets(), volume.bytes()),
-            (_, None) => (0, 0),
+        let (packets, bytes) = numbers.volume().map_or((0, 0), |it| (it.packets(), it.bytes()));
+        match numbers {
+            Numbers::Outbound(sa) => (sa.next().saturating_sub(self.first), bytes),
+            Numbers::Inbound(_) => (packets, bytes),
         }
     }
 
