@@ -6,7 +6,7 @@ use crate::{Failure, client, show_vpn};
 use ::bench::report::table;
 use gateway::api::model::{ReloadOutcome, Reloaded};
 use gateway::ipsec::model::{IpsecPeer, Reset};
-use gateway::secgw::model::{Drop, Lcore, Neighbour, Port, Rule, Sa, Secgw};
+use gateway::secgw::model::{Drop, Lcore, Neighbour, Port, Rule, Sa, SaLifetime, Secgw};
 use std::path::PathBuf;
 
 /// The exit status if the file is not in force.
@@ -134,7 +134,15 @@ fn ports(gateway: &Secgw) -> String {
         ]
     };
     let head = ["port", "interface", "side", "frames in", "bytes in", "frames out", "bytes out"];
-    let ports = table(&head, &gateway.ports.iter().map(row).collect::<Vec<_>>());
+    let mut ports = table(&head, &gateway.ports.iter().map(row).collect::<Vec<_>>());
+    let counted = gateway.ports.iter().flat_map(|port| port.counted().map(move |it| (port, it)));
+    let row = |(port, (name, count, meaning)): (&Port, (&str, u64, &str))| {
+        vec![port.number.to_string(), name.to_owned(), count.to_string(), meaning.to_owned()]
+    };
+    let counted: Vec<_> = counted.map(row).collect();
+    if !counted.is_empty() {
+        ports += &format!("\n{}", table(&["port", "driver counts", "frames", "meaning"], &counted));
+    }
     if gateway.lcores.len() < 2 {
         return ports;
     }
@@ -157,8 +165,15 @@ fn sas(gateway: &Secgw) -> String {
             if dropped.is_empty() { "-".to_owned() } else { dropped.join(", ") },
         ]
     };
-    let head = ["sa", "SPI", "packets", "bytes", "line", "algorithms", "dropped"];
-    table(&head, &gateway.sas.iter().map(row).collect::<Vec<_>>())
+    let mut head = vec!["sa", "SPI", "packets", "bytes", "line", "algorithms", "dropped"];
+    let mut rows: Vec<Vec<String>> = gateway.sas.iter().map(row).collect();
+    if gateway.sas.iter().any(|sa| sa.lifetime.is_some()) {
+        head.push("left");
+        for (row, sa) in rows.iter_mut().zip(&gateway.sas) {
+            row.push(sa.lifetime.as_ref().map_or_else(|| "-".to_owned(), SaLifetime::text));
+        }
+    }
+    table(&head, &rows)
 }
 
 fn rules(gateway: &Secgw) -> String {

@@ -31,6 +31,7 @@ use gateway::daemon::archive::revision;
 use gateway::host::read_notification;
 use gateway::wireguard::uapi;
 use packet::checksum::Sum;
+use packet::header::arp;
 use packet::header::esp::{Encapsulated, TRAILER, Trailer};
 use packet::header::flow::Flow;
 use packet::header::icmp::{self, IcmpError};
@@ -100,10 +101,13 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("notifications", notifications),
 ];
 
-/// IP, TCP, UDP and ICMP headers, and messages of neighbour discovery.
+/// IP, TCP, UDP and ICMP headers, and messages of neighbour discovery and ARP.
 pub fn headers(data: &[u8]) {
     if let Ok(message) = NeighbourMessage::parse(data) {
         assert_eq!(NeighbourMessage::parse(&message.packet()), Ok(message));
+    }
+    if let Some(message) = arp::Message::parse(data) {
+        assert_eq!(arp::Message::parse(&message.frame([2; 6])[14..]), Some(message));
     }
     let _ = (TcpHeader::parse(data), UdpHeader::parse(data), Flow::parse(data));
     clamp_mss(&mut data.to_vec(), 1400);

@@ -41,7 +41,9 @@ drop_reasons! {
     /// TCP: too many connections that have not authenticated; the new one is closed.
     TooManyConnections = "too-many-connections", "a TCP connection was closed: too many that have not authenticated, in total or of its source";
     /// An Ethernet frame that carries no IP packet.
-    NotIp = "not-ip", "a frame that carries no IP packet, such as ARP, or has a VLAN tag";
+    NotIp = "not-ip", "a frame that carries no IP packet, such as ARP";
+    /// An Ethernet frame with a VLAN tag.
+    VlanTag = "vlan-tag", "a frame with a VLAN tag: the gateway carries frames without: have the switch take the tag off, or give the port the VLAN's own interface";
     /// An Ethernet frame for another station.
     OtherStation = "other-station", "a frame for another Ethernet address than that of the port: -P takes all frames";
     /// Shorter than its type requires.

@@ -134,6 +134,10 @@ impl<P: Receive> Receive for Fault<P> {
         Ok(batch.len() - before)
     }
 
+    fn has_ended(&self) -> bool {
+        self.port.has_ended() && self.held.is_empty()
+    }
+
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
         self.port.wait(wake)
     }

@@ -9,6 +9,7 @@ pub mod af_packet;
 pub mod clock;
 pub mod dpdk;
 pub mod fault;
+pub mod frame_files;
 pub mod heap;
 pub mod link;
 pub mod memory;
@@ -57,6 +58,11 @@ pub trait Receive: Send {
         None
     }
 
+    /// Whether no packet will arrive any more: the end of a file.
+    fn has_ended(&self) -> bool {
+        false
+    }
+
     /// What the kernel counts of this port and no drop reason has, by name, since it was opened.
     fn counters(&mut self) -> Vec<(&'static str, u64)> {
         Vec::new()
@@ -98,6 +104,10 @@ impl Receive for Box<dyn Receive> {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         (**self).descriptor()
+    }
+
+    fn has_ended(&self) -> bool {
+        (**self).has_ended()
     }
 
     fn counters(&mut self) -> Vec<(&'static str, u64)> {

@@ -124,6 +124,10 @@ impl<P: Receive> Receive for Captured<P> {
         Ok(count)
     }
 
+    fn has_ended(&self) -> bool {
+        self.port.has_ended()
+    }
+
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
         self.port.wait(wake)
     }
@@ -177,7 +181,7 @@ pub fn write_frames<'a>(path: &Path, frames: impl IntoIterator<Item = &'a [u8]>)
     Ok(())
 }
 
-fn to_io(error: PcapError) -> io::Error {
+pub(crate) fn to_io(error: PcapError) -> io::Error {
     match error {
         PcapError::IoError(error) => error,
         error => io::Error::new(io::ErrorKind::InvalidData, error.to_string()),

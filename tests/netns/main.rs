@@ -56,6 +56,7 @@ mod rights;
 mod router;
 mod secgw;
 mod secgw_configured;
+mod secgw_files;
 mod secgw_fragments;
 mod secgw_jumbo;
 mod secgw_ports;

@@ -8,7 +8,6 @@
 //! ```
 
 mod addresses;
-mod arp;
 mod broadcast;
 pub(crate) mod chart;
 #[cfg(test)]

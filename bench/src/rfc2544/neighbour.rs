@@ -1,7 +1,7 @@
 //! The neighbours of the tester's ports, by ARP (RFC 826) and neighbour discovery (RFC 4861): a device finds the port that has an address, and
 //! the tester finds the router.
 
-use super::arp;
+use packet::header::arp;
 use packet::header::ethernet::{self, EthernetHeader};
 use packet::header::neighbour::{ALL_NODES, Kind, NeighbourMessage, multicast_link, solicited_node};
 use std::collections::HashSet;

@@ -36,6 +36,10 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// How often lifetimes of SAs are looked at.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Its socket, without a path given.
 const NAME: &str = "secgw";
@@ -81,7 +85,7 @@ fn start(mut plan: Plan, source: Source, socket: Option<&Path>) -> Outcome {
     let ports = open_all(&plan.ports, plan.lcores.len(), BUSY)?;
     let stopper = Stopper::new(plan.lcores.len())?;
     // It keeps the rights to open them again.
-    let reopened = Reopened::watch(&plan.ports, &ports, stopper.clone())?;
+    let (reopened, watch) = Reopened::watch(&plan.ports, &ports, stopper.clone())?;
     // A reload may bring the first peer.
     let sockets = source.ike.is_some().then(IkeSockets::bind).transpose()?;
     let files = source.files();
@@ -123,6 +127,7 @@ fn start(mut plan: Plan, source: Source, socket: Option<&Path>) -> Outcome {
     for thread in threads {
         thread.join().map_err(|_| "a worker has panicked")?;
     }
+    drop(watch);
     print!("{statistics}");
     // Removes the socket.
     drop(runtime);
@@ -228,19 +233,26 @@ async fn read_again(
     }
 }
 
-/// Prints statistics each so many seconds, until SIGINT or SIGTERM comes or a worker ends.
+/// Prints statistics each so many seconds, until SIGINT or SIGTERM comes, a worker fails, or all have ended.
 async fn until_end(seconds: u32, statistics: &Statistics, ends: Vec<Ended>) -> Outcome {
     let mut ends: JoinSet<_> = ends.into_iter().collect();
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let pause = Duration::from_secs(if seconds == 0 { u32::MAX.into() } else { seconds.into() });
+    let mut look = tokio::time::interval(LOOK);
+    let pause = Duration::from_secs(seconds.max(1).into());
+    let mut print = tokio::time::interval_at(Instant::now() + pause, pause);
     loop {
         tokio::select! {
             _ = interrupt.recv() => return Ok(()),
             _ = terminate.recv() => return Ok(()),
             Some(Ok(outcome)) = ends.join_next() => {
-                return Ok(outcome.map_err(|_| "a worker has panicked")??);
+                outcome.map_err(|_| "a worker has panicked")??;
+                if ends.is_empty() {
+                    tracing::info!("the capture files have ended: all their frames are carried");
+                    return Ok(());
+                }
             }
-            () = tokio::time::sleep(pause) => print!("{statistics}"),
+            _ = print.tick(), if seconds > 0 => print!("{statistics}"),
+            _ = look.tick() => statistics.news().iter().for_each(|text| tracing::warn!("{text}")),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `interfaces secgw`: a gateway of IPsec between Ethernet ports, with manual keys and IKE. VyOS has none; ciphers and MACs have its words.
 
 use super::value::Type;
-use super::{Inner, Node, Tag, flag, inner, tag, value};
+use super::{Inner, Node, Tag, flag, inner, tag, value, values};
 
 /// Drivers of ports.
 const DRIVERS: &[&str] = &["af-xdp", "packet", "tap"];
@@ -17,9 +17,13 @@ const ENCRYPTIONS: &[&str] = &[
     "aes128",
     "aes192",
     "aes256",
+    "aes128ctr",
+    "aes192ctr",
+    "aes256ctr",
+    "3des",
 ];
 /// MACs of SAs.
-const HASHES: &[&str] = &["sha1", "sha256", "sha384", "sha512"];
+const HASHES: &[&str] = &["sha1", "sha256", "sha384", "sha512", "aesxcbc"];
 /// The longest keys: 64 bytes in hexadecimal digits.
 const KEY: Type = Type::Secret(128);
 const DIRECTIONS: &[&str] = &["in", "out"];
@@ -98,6 +102,15 @@ pub(super) static NODES: &[Node] = &[
         "Port, or range of ports such as 1024-2047",
     ),
     value("interfaces secgw <interface> policy <policy> source prefix", Type::Prefix, "Prefix of the source"),
+    values(
+        "interfaces secgw <interface> port <port> address",
+        Type::Address,
+        "Address that the port answers ARP and neighbour discovery for",
+    ),
+    flag(
+        "interfaces secgw <interface> port <port> defer-napi",
+        "The kernel takes received frames some at a time: fewer interrupts, up to 20 us later",
+    ),
     value("interfaces secgw <interface> port <port> driver", Type::Word(DRIVERS), "How frames are carried")
         .or("af-xdp"),
     value(
@@ -148,7 +161,33 @@ pub(super) static NODES: &[Node] = &[
         "Key of the cipher in hexadecimal digits, with the salt behind it",
     )
     .secret(),
+    value(
+        "interfaces secgw <interface> sa <sa> life-bytes",
+        Type::Number(1_024, 9_007_199_254_740_992),
+        "Bytes after which the SA is used no more",
+    ),
+    value(
+        "interfaces secgw <interface> sa <sa> life-packets",
+        Type::Number(1, 9_007_199_254_740_992),
+        "Packets after which the SA is used no more",
+    ),
+    value(
+        "interfaces secgw <interface> sa <sa> lifetime",
+        Type::Number(1, 315_360_000),
+        "Seconds after which the SA is used no more",
+    ),
     value("interfaces secgw <interface> sa <sa> local-address", Type::Address, "Our end of the tunnel"),
+    value(
+        "interfaces secgw <interface> sa <sa> mode",
+        Type::Word(&["transport", "tunnel"]),
+        "Whole packets in a tunnel, or what is behind their header",
+    )
+    .or("tunnel"),
+    value(
+        "interfaces secgw <interface> sa <sa> mss",
+        Type::Number(88, 65_495),
+        "The greatest segment size that SYN segments under the SA may announce",
+    ),
     value(
         "interfaces secgw <interface> sa <sa> remote-address",
         Type::Address,

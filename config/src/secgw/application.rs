@@ -3,6 +3,7 @@
 use super::finding::Finding;
 use super::getopt::{self, Given, Spec, Takes};
 use super::number;
+use std::net::IpAddr;
 
 /// The smallest buffer, which is the usual one.
 const BUFFER: i64 = 2176;
@@ -11,6 +12,8 @@ const BESIDE_PACKET: u32 = 128 + 14 + 4;
 /// How many entries `--config` has at most, and the largest port, queue and lcore that it takes.
 const MOST_ASSIGNMENTS: usize = 1024;
 const MOST_IN_ASSIGNMENT: [u64; 3] = [32, 1024, 128];
+/// How many addresses `--address` has at most: each question is compared with all of its port.
+const MOST_ADDRESSES: usize = 64;
 const LONGEST_FRAGMENT_NANOSECONDS: i64 = 10_000_000_000;
 
 /// The options of ipsec-secgw.
@@ -44,6 +47,8 @@ pub struct Application {
     pub mtu: u32,
     /// `--frag-ttl`: how long fragments are kept.
     pub fragment_nanoseconds: u64,
+    /// `--address`: the addresses that ports answer ARP and neighbour discovery for. Not of ipsec-secgw.
+    pub addresses: Vec<(u16, IpAddr)>,
 }
 
 /// An entry of `--config`.
@@ -74,6 +79,7 @@ impl Default for Application {
             reassembly_entries: 0,
             mtu: 1500,
             fragment_nanoseconds: LONGEST_FRAGMENT_NANOSECONDS as u64,
+            addresses: Vec::new(),
         }
     }
 }
@@ -115,6 +121,7 @@ const TABLE: &[Spec] = &[
     name("vector-pool-sz", Takes::Argument),
     name("per-port-pool", Takes::Nothing),
     name("desc-nb", Takes::Argument),
+    name("address", Takes::Argument),
 ];
 
 /// Reads the words, and notes those that have no effect or another one than they seem to have.
@@ -239,6 +246,7 @@ fn long(
             application.fragment_nanoseconds =
                 time.ok_or_else(|| refuse(message, "--frag-ttl takes at most 10000000000 ns"))? as u64;
         }
+        "address" => application.addresses.extend(addresses(text)?),
         "vector-size" if decimal(text).is_some_and(|size| size > 256) => {
             return Err(invalid("it is at most 256"));
         }
@@ -312,6 +320,26 @@ fn assignments(text: &str) -> Result<Vec<QueueAssignment>, Finding> {
         rest = next;
     }
     Ok(all)
+}
+
+/// `(port,address)`, any number of times, with commas between.
+fn addresses(text: &str) -> Result<Vec<(u16, IpAddr)>, Finding> {
+    let wrong = || {
+        let message = format!("Invalid argument for 'address': {text}");
+        refuse(
+            message,
+            "--address takes (port,address) for each address of a port, such as (0,192.0.2.1),(1,2001:db8::1)",
+        )
+    };
+    let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).ok_or_else(wrong)?;
+    let one = |pair: &str| -> Option<(u16, IpAddr)> {
+        let (port, address) = pair.split_once(',')?;
+        let address: IpAddr = address.parse().ok()?;
+        let port = port.parse().ok().filter(|&port: &u16| u32::from(port) < u32::BITS)?;
+        (!address.is_multicast() && !address.is_unspecified()).then_some((port, address))
+    };
+    let all: Vec<_> = inner.split("),(").map(one).collect::<Option<_>>().ok_or_else(wrong)?;
+    if all.len() <= MOST_ADDRESSES { Ok(all) } else { Err(wrong()) }
 }
 
 fn refuse(message: impl Into<String>, fix: impl Into<String>) -> Finding {

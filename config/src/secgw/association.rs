@@ -4,7 +4,7 @@ use super::Context;
 use super::algorithm::{self, AEADS, CIPHERS, MACS, Named, Protection};
 use super::finding::{Finding, Severity};
 use super::number;
-use super::settings::{Direction, Fallback, Family, Mode, Offload, Sa};
+use super::settings::{Direction, Fallback, Family, Limits, Mode, Offload, Sa};
 use super::tokens::{Tokens, shown};
 use crypto::SecretBytes;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -30,6 +30,7 @@ struct Draft {
     extended_sequence: u64,
     telemetry: bool,
     reassembly: bool,
+    limits: Limits,
 }
 
 /// The word behind `mode`.
@@ -114,9 +115,12 @@ fn option<'a>(
         "fallback" => fallback(tokens, context, direction, draft)?,
         "flow-direction" => flow_direction(tokens, context, draft)?,
         "udp-encap" => udp_encapsulation(tokens, context, draft)?,
+        "lifetime" if !context.strict => draft.limits.seconds = limit(tokens, word, "seconds")?,
+        "life-bytes" if !context.strict => draft.limits.bytes = limit(tokens, word, "bytes")?,
+        "life-packets" if !context.strict => draft.limits.packets = limit(tokens, word, "packets")?,
         _ => {
             let fix = "an SA has mode, src, dst, cipher_algo, auth_algo, aead_algo, type, port_id, fallback, \
-                       flow-direction, udp-encap, mss, esn, telemetry and reassembly_en; a key stands directly behind its algorithm";
+                       flow-direction, udp-encap, mss, esn, telemetry and reassembly_en, and here lifetime, life-bytes and life-packets; a key stands directly behind its algorithm";
             return Err(tokens.unrecognized(word, fix));
         }
     }
@@ -330,6 +334,20 @@ fn udp_encapsulation(tokens: &mut Tokens<'_>, context: &Context, draft: &mut Dra
     Ok(())
 }
 
+/// The number behind a word that ipsec-secgw does not have.
+fn limit<'a>(tokens: &mut Tokens<'a>, word: &'a str, unit: &str) -> Result<u64, Finding> {
+    tokens.once(word)?;
+    let text = tokens.argument(word)?;
+    let number = text.parse().ok().filter(|&number: &u64| number > 0);
+    let number = number.ok_or_else(|| {
+        let message = format!("input \"{}\" is not valid number string", shown(text));
+        tokens.refuse(message, format!("{word} takes a number of {unit}, from 1 on"))
+    })?;
+    let text = format!("{word} on an SA: ipsec-secgw refuses it, Postern ends the SA after so many {unit}");
+    tokens.findings.push(Finding::note(tokens.line(), "lifetime", text, ""));
+    Ok(number)
+}
+
 fn finish(tokens: &mut Tokens<'_>, direction: Direction, spi: u32, draft: Draft) -> Result<Sa, Finding> {
     let protection = protection(tokens, &draft)?;
     let Some(form) = draft.mode else {
@@ -379,6 +397,7 @@ fn finish(tokens: &mut Tokens<'_>, direction: Direction, spi: u32, draft: Draft)
         extended_sequence: draft.extended_sequence,
         telemetry: draft.telemetry,
         reassembly: draft.reassembly,
+        limits: draft.limits,
     })
 }
 

@@ -285,7 +285,10 @@ fn device(text: &str, notes: &mut Vec<Finding>) -> Result<Device, Finding> {
             let fix = format!("write --vdev {name},{needed}=NAME with the name of a network interface");
             return Err(refuse(format!("--vdev {name} has no {needed}"), fix));
         }
-        return Ok(Device { name, driver: *driver, arguments });
+        // A network interface by libpcap, which has its frames from packet sockets too.
+        let by_interface = arguments.iter().any(|(key, _)| key == "iface");
+        let driver = if *driver == Driver::Pcap && by_interface { Driver::AfPacket } else { *driver };
+        return Ok(Device { name, driver, arguments });
     }
     if name.starts_with("crypto_") {
         notes.push(note(

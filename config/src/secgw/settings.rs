@@ -192,6 +192,24 @@ impl Ports {
     }
 }
 
+/// After what an SA with a key of the file is used no more; 0 for no such limit. Not of ipsec-secgw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Seconds since the key was used first.
+    pub seconds: u64,
+    /// Bytes of ESP packets.
+    pub bytes: u64,
+    /// Packets.
+    pub packets: u64,
+}
+
+impl Limits {
+    /// Whether there is any.
+    pub fn is_any(self) -> bool {
+        self != Self::default()
+    }
+}
+
 /// A security association: ESP under one key in one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sa {
@@ -225,6 +243,8 @@ pub struct Sa {
     pub telemetry: bool,
     /// Whether the NIC reassembles its fragments.
     pub reassembly: bool,
+    /// After what it is used no more.
+    pub limits: Limits,
 }
 
 /// The mode of an SA.

@@ -59,6 +59,7 @@ pub(super) fn check(settings: &Settings, command_line: Option<&CommandLine>, str
     let mut findings = Vec::new();
     if let Some(command_line) = command_line {
         ports(settings, command_line, &mut findings);
+        addresses(command_line, strict, &mut findings);
         queues(command_line, &mut findings);
     }
     findings.extend(settings.sas.iter().filter_map(hardware));
@@ -96,6 +97,18 @@ fn ports(settings: &Settings, command_line: &CommandLine, findings: &mut Vec<Fin
             message,
             "the index counts outbound SAs in the order of SPIs, from 0; ipsec-secgw reads foreign memory",
         ));
+    }
+}
+
+fn addresses(command_line: &CommandLine, strict: bool, findings: &mut Vec<Finding>) {
+    let addresses = &command_line.application.addresses;
+    if strict && !addresses.is_empty() {
+        let message = "unrecognized option '--address'";
+        findings.push(refuse(message, "without --strict, Postern answers ARP for the addresses"));
+    }
+    if let Some((port, address)) = addresses.iter().find(|(port, _)| !command_line.has_port(*port)) {
+        let message = format!("--address ({port},{address}): port {port} is not one of -p");
+        findings.push(refuse(message, "name a port of -p"));
     }
 }
 

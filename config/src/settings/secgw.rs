@@ -7,7 +7,7 @@ use super::ipsec::{Patience, Peer};
 use super::{Reader, Settings, set, set_or_default};
 use crate::secgw::Driver;
 use crate::secgw::algorithm::{AEADS, CIPHERS, MACS, Protection, find};
-use crate::secgw::settings::{Direction, Family, Mode, Offload, Policy, Route, Sa};
+use crate::secgw::settings::{Direction, Family, Limits, Mode, Offload, Policy, Route, Sa};
 use crate::tree::Tree;
 use crypto::SecretBytes;
 use ipnet::IpNet;
@@ -63,6 +63,10 @@ pub struct Port {
     pub is_promiscuous: bool,
     /// The Ethernet address behind it.
     pub neighbour: [u8; 6],
+    /// The addresses that it answers ARP and neighbour discovery for.
+    pub addresses: Vec<IpAddr>,
+    /// Whether the kernel takes received frames some at a time.
+    pub defers_napi: bool,
 }
 
 impl Reader {
@@ -85,6 +89,9 @@ impl Reader {
         let sas = self.sas(&path, tree);
         let mut ike_peers = Vec::new();
         let policies = self.policies(&path, tree, &sas, &mut ike_peers);
+        if !ike_peers.is_empty() {
+            self.check_answers(&path, tree, &ports);
+        }
         let routes = self.routes(&path, tree, &ports);
         let mtu = set_or_default(tree, PATH, "mtu");
         self.check_mtu(&path, tree, mtu, &ports);
@@ -102,6 +109,21 @@ impl Reader {
             ike_peers,
             ike: BTreeMap::new(),
             retransmission: Patience::default(),
+        }
+    }
+
+    /// Refuses what would take ARP from the kernel, by which messages of IKE leave.
+    fn check_answers(&mut self, path: &str, tree: &Tree, ports: &BTreeMap<u16, Port>) {
+        let mut of_af_xdp = ports.iter().filter(|(_, port)| port.driver == Driver::AfXdp);
+        if let Some((number, port)) = of_af_xdp.find(|(_, port)| !port.addresses.is_empty()) {
+            let reason = format!(
+                "{path}: port {number}: address would take ARP of {} from the kernel, which needs it for IKE",
+                port.interface
+            );
+            let fix = format!(
+                "give the address to the interface, whose kernel answers, and delete {path} port {number} address"
+            );
+            self.error(tree.location_of("port"), reason, fix);
         }
     }
 
@@ -149,8 +171,17 @@ impl Reader {
                 _ => Driver::AfXdp,
             };
             let (interface, is_protected) = (interface.to_owned(), side == "protected");
+            let defers_napi = tree.has("defer-napi");
+            if defers_napi && driver == Driver::Tap {
+                let reason = format!("{path}: defer-napi is for driver af-xdp or packet");
+                self.error(tree.location_of("defer-napi"), reason, format!("delete {path} defer-napi"));
+            }
+            let addresses =
+                tree.values("address").into_iter().filter_map(|address| address.parse().ok()).collect();
             let is_promiscuous = tree.has("promiscuous");
-            ports.insert(number, Port { driver, interface, is_protected, is_promiscuous, neighbour });
+            let port =
+                Port { driver, interface, is_protected, is_promiscuous, neighbour, addresses, defers_napi };
+            ports.insert(number, port);
         }
         for (side, is_protected) in [("protected", true), ("unprotected", false)] {
             // A port with an error of its own may be that.
@@ -190,26 +221,17 @@ impl Reader {
     }
 
     fn sa(&mut self, path: &str, tree: &Tree, line: u32) -> Option<Sa> {
-        let words = ["direction", "spi", "encryption", "key", "local-address", "remote-address"];
+        let words = ["direction", "spi", "encryption", "key"];
         let values = words.map(|word| self.required(path, tree, word));
-        let [Some(direction), Some(spi), Some(encryption), Some(key), Some(local), Some(remote)] = values
-        else {
+        let mode = values[0].and_then(|word| self.mode(path, tree, direction_of(word)));
+        let ([Some(direction), Some(spi), Some(encryption), Some(key)], Some(mode)) = (values, mode) else {
             return None;
         };
-        let (local, remote): (IpAddr, IpAddr) = (local.parse().ok()?, remote.parse().ok()?);
-        if local.is_ipv4() != remote.is_ipv4() {
-            let reason = format!("{path}: of local-address and remote-address, one is IPv4, one is IPv6");
-            self.error(tree.location_of("remote-address"), reason, "set both to addresses of one family");
-            return None;
-        }
         let direction = direction_of(direction);
-        let (source, destination) = match direction {
-            Direction::Outbound => (local, remote),
-            Direction::Inbound => (remote, local),
-        };
         let udp_encapsulation = tree.has("udp-encapsulation");
         let protection = self.protection(path, tree, encryption)?;
-        if udp_encapsulation && local.is_ipv6() && matches!(protection, Protection::Pair(..)) {
+        let is_v6 = matches!(mode, Mode::Tunnel { source: IpAddr::V6(_), .. });
+        if udp_encapsulation && is_v6 && matches!(protection, Protection::Pair(..)) {
             let reason = format!("{path}: udp-encapsulation over IPv6 needs a cipher with authentication");
             let fix = format!("set {path} encryption aes256gcm128");
             self.error(tree.location_of("udp-encapsulation"), reason, fix);
@@ -228,7 +250,7 @@ impl Reader {
             line,
             direction,
             spi: spi.parse().ok()?,
-            mode: Mode::Tunnel { source, destination },
+            mode,
             protection,
             keys,
             offload: Offload::None,
@@ -236,11 +258,41 @@ impl Reader {
             queue: None,
             fallback: None,
             udp_encapsulation,
-            mss: 0,
+            mss: set(tree, "mss").unwrap_or(0),
             extended_sequence: 0,
             telemetry: false,
             reassembly: false,
+            limits: Limits {
+                seconds: set(tree, "lifetime").unwrap_or(0),
+                bytes: set(tree, "life-bytes").unwrap_or(0),
+                packets: set(tree, "life-packets").unwrap_or(0),
+            },
         })
+    }
+
+    /// The mode of an SA, with the ends of its tunnel.
+    fn mode(&mut self, path: &str, tree: &Tree, direction: Direction) -> Option<Mode> {
+        if tree.value("mode") == Some("transport") {
+            for word in ["local-address", "remote-address", "udp-encapsulation"] {
+                if tree.has(word) {
+                    let reason = format!("{path}: {word} is for mode tunnel");
+                    self.error(tree.location_of(word), reason, format!("delete {path} {word}"));
+                }
+            }
+            return Some(Mode::Transport);
+        }
+        let [local, remote] = ["local-address", "remote-address"].map(|word| self.required(path, tree, word));
+        let (local, remote): (IpAddr, IpAddr) = (local?.parse().ok()?, remote?.parse().ok()?);
+        if local.is_ipv4() != remote.is_ipv4() {
+            let reason = format!("{path}: of local-address and remote-address, one is IPv4, one is IPv6");
+            self.error(tree.location_of("remote-address"), reason, "set both to addresses of one family");
+            return None;
+        }
+        let (source, destination) = match direction {
+            Direction::Outbound => (local, remote),
+            Direction::Inbound => (remote, local),
+        };
+        Some(Mode::Tunnel { source, destination })
     }
 
     /// The algorithms of an SA.
@@ -264,7 +316,8 @@ impl Reader {
             self.error(tree.location_of("encryption"), reason, fix);
             return None;
         };
-        Some(Protection::Pair(find(CIPHERS, &name)?, find(MACS, &format!("{hash}-hmac"))?))
+        let mac = if hash == "aesxcbc" { "aes-xcbc-mac-96".to_owned() } else { format!("{hash}-hmac") };
+        Some(Protection::Pair(find(CIPHERS, &name)?, find(MACS, &mac)?))
     }
 
     /// A key of so many bytes. Its digits are in no message.
@@ -339,8 +392,10 @@ fn direction_of(word: &str) -> Direction {
 
 /// The name of a cipher in the files of ipsec-secgw: `aes-128-gcm` for `aes128gcm128`, `aes-256-cbc` for `aes256`.
 fn in_files(encryption: &str) -> String {
-    if encryption == "chacha20poly1305" {
-        return "chacha20-poly1305".to_owned();
+    match encryption {
+        "chacha20poly1305" => return "chacha20-poly1305".to_owned(),
+        "3des" => return "3des-cbc".to_owned(),
+        _ => {}
     }
     let (bits, mode) = encryption["aes".len()..].split_at(3);
     format!("aes-{bits}-{}", mode.get(..3).unwrap_or("cbc"))

@@ -97,6 +97,15 @@ fn what_only_postern_takes_is_refused_strictly() {
         (rules(&encapsulated, None, true), rules(&encapsulated, None, false)),
         (vec!["5 line".into()], vec!["5 udp-encap".into()])
     );
+    for word in ["lifetime 9", "life-bytes 9", "life-packets 9"] {
+        let limited = CLEAN.replacen("mode", &format!("{word} mode"), 1);
+        assert_eq!(rules(&limited, None, true), ["5 line"], "{word}");
+        assert_eq!(rules(&limited, None, false), ["5 lifetime"], "{word}");
+        for wrong in ["0", "-1", "x", "9 9"] {
+            let limited = CLEAN.replacen("mode", &format!("{} mode", word.replace('9', wrong)), 1);
+            assert!(rules(&limited, None, false).contains(&"5 line".to_owned()), "{word}: {wrong}");
+        }
+    }
     let negotiated = CLEAN.replace("esp protect 300", "ike east").replace("esp protect 301", "ike east");
     let negotiated: String =
         negotiated.lines().filter(|line| !line.starts_with("sa")).map(|line| format!("{line}\n")).collect();

@@ -163,3 +163,29 @@ fn words_and_file_are_checked_together() {
     let findings = check(&strictly("rt ipv4 dst 10.0.0.0/8 port 0"), &words, true);
     assert_eq!(findings[0].text, "Cannot use unprotected portmask without configured SA inbound");
 }
+
+#[test]
+fn ports_have_addresses_and_only_those_of_the_words() {
+    let read = |addresses: &str| {
+        command_line(&format!("{PORTS} -- -p 3 -u 2 -f x --config (0,0,0) --address {addresses}"))
+            .map(|line| line.application.addresses.iter().map(|(port, it)| format!("{port} {it}")).collect())
+    };
+    let read: &dyn Fn(&str) -> Result<Vec<String>, String> = &read;
+    assert_eq!(read("(0,192.0.2.1),(1,2001:db8::1)"), Ok(vec!["0 192.0.2.1".into(), "1 2001:db8::1".into()]));
+    for wrong in [
+        "x",
+        "(0)",
+        "(0,x)",
+        "(32,192.0.2.1)",
+        "(0,192.0.2.1",
+        "(0,224.0.0.1)",
+        "(0,::)",
+        "(0,192.0.2.1),",
+        "()",
+    ] {
+        let said = read(wrong).expect_err(wrong);
+        assert!(said.contains("Invalid argument for 'address'"), "{wrong}: {said}");
+    }
+    let many: Vec<String> = (0..65).map(|last| format!("(0,192.0.2.{last})")).collect();
+    assert!(read(&many.join(",")).is_err());
+}

@@ -203,6 +203,7 @@ mod tests {
             DropReason::RingFull,
             DropReason::BurstFull,
             DropReason::NotIp,
+            DropReason::VlanTag,
             DropReason::OtherStation,
             DropReason::BadFragment,
             DropReason::TinyFragment,

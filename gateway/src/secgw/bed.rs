@@ -36,6 +36,7 @@ pub fn worker(
         is_protected: port.is_protected,
         station: (!port.is_promiscuous).then_some(STATION),
         address: STATION,
+        own: [].into(),
         queues: vec![Queue::new(receive)],
         transmit,
         is_received: port.is_received(),

@@ -1,5 +1,6 @@
 //! What to run, from `interfaces secgw` of the configuration.
 
+use super::files::Files;
 use super::lcores::Queues;
 use super::plan::{Plan, PortPlan};
 use super::reassembly::table::Limits;
@@ -25,6 +26,9 @@ impl Plan {
             address: None,
             is_protected: port.is_protected,
             is_promiscuous: port.is_promiscuous,
+            own: port.addresses.clone(),
+            defers_napi: port.defers_napi,
+            files: Files::default(),
             queues: Queues::spread(threads, threads),
             neighbour: port.neighbour,
             mtu: settings.mtu as u16,

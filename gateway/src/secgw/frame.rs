@@ -1,6 +1,6 @@
 //! Ethernet headers: taken off received frames, and put on packets that leave.
 
-use packet::header::ethernet::{EthernetHeader, IPV4, IPV6, SHORTEST};
+use packet::header::ethernet::{EthernetHeader, IPV4, IPV6, SERVICE_VLAN, SHORTEST, VLAN};
 use packet::header::ip::IpPacket;
 use packet::{Batch, DropCounters, DropReason};
 use zerocopy::{FromBytes, IntoBytes};
@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, IntoBytes};
 /// An Ethernet address.
 pub type Address = [u8; 6];
 
-/// Cuts each frame to its IP packet. Drops frames without IP, and those for other stations unless `station` is none. An IP packet for
+/// Cuts each frame to its IP packet. Drops frames without IP, those with a VLAN tag, and those for other stations unless `station` is none. An IP packet for
 /// one host that is sent to many stations is not forwarded (RFC 1812 section 5.3.4): each gateway of the link would send a copy.
 pub fn strip(batch: &mut Batch, station: Option<Address>, drops: &DropCounters) {
     for index in 0..batch.len() {
@@ -35,6 +35,7 @@ fn payload(frame: &[u8], station: Option<Address>) -> Result<usize, DropReason> 
     }
     let ip = match header.ether_type.get() {
         IPV4 | IPV6 => IpPacket::parse(rest).map_err(|_| DropReason::Malformed)?,
+        VLAN | SERVICE_VLAN => return Err(DropReason::VlanTag),
         _ => return Err(DropReason::NotIp),
     };
     let is_v4 = matches!(ip, IpPacket::V4(..));

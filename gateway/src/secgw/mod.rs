@@ -11,11 +11,13 @@
 
 pub mod access;
 mod acquire;
+mod answer;
 pub mod api;
 pub mod bed;
 mod configured;
 mod depart;
 pub mod dpdk;
+mod files;
 mod frame;
 pub mod headers;
 mod ike;
@@ -23,6 +25,7 @@ mod inbound;
 mod large;
 mod lcores;
 mod leaving;
+mod lifetimes;
 mod lists;
 pub mod model;
 mod modes;
@@ -46,13 +49,14 @@ mod tests;
 mod used_keys;
 mod worker;
 
+pub use files::Files;
 pub use ike::{Ike, IkeError, IkeSockets, Peers, check_ike};
 pub use lcores::Queues;
 pub use opener::{OpenError, Opener};
 pub use plan::{Plan, PortPlan};
 pub use ports::{BUSY, FramePort, PortError, Queue, open_all};
 pub use reload::{Control, ReloadError};
-pub use reopen::Reopened;
+pub use reopen::{Reopened, Watch, WatchError};
 pub use statistics::Statistics;
 pub use stopper::Stopper;
 pub use tables::{SecgwTables, TablesError};

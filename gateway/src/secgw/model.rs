@@ -3,6 +3,7 @@
 use crate::ipsec::model::IpsecPeer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// `GET /v1/secgw`
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
@@ -56,6 +57,33 @@ pub struct Port {
     pub sent: u64,
     /// Their bytes.
     pub sent_bytes: u64,
+    /// What the driver and the kernel count since the port was opened, at most a second old.
+    #[serde(default)]
+    pub driver: BTreeMap<String, u64>,
+}
+
+/// The counters of drivers.
+const DRIVER_COUNTERS: [(&str, &str); 9] = [
+    ("checksums_completed", "checksums that the sender's kernel had left to a network card"),
+    ("rx_dropped", "longer than the room for a frame, or no room: the kernel dropped them"),
+    ("rx_errors", "received with errors"),
+    ("rx_missed", "the receive ring was full: more arrives than the gateway carries"),
+    ("rx_no_buffer", "no memory to receive into"),
+    ("rx_ring_full", "the receive ring was full: more arrives than the gateway carries"),
+    ("tx_errors", "not sent, because of errors"),
+    ("tx_invalid_descs", "the kernel refused to send them"),
+    ("tx_refused", "not taken: the port is down, its queue or its disk is full"),
+];
+
+impl Port {
+    /// The counters of the driver that are not 0, with what they mean.
+    pub fn counted(&self) -> impl Iterator<Item = (&str, u64, &'static str)> {
+        let counted = self.driver.iter().filter(|(_, count)| **count > 0);
+        counted.map(|(name, &count)| {
+            let meaning = DRIVER_COUNTERS.iter().find(|(known, _)| known == name);
+            (name.as_str(), count, meaning.map_or("a counter of the driver", |(_, meaning)| *meaning))
+        })
+    }
 }
 
 /// An lcore.
@@ -86,6 +114,34 @@ pub struct Sa {
     pub bytes: u64,
     /// Packets that the SA dropped; only reasons that have occurred.
     pub drops: Vec<Drop>,
+    /// What is left until it ends, if it has a limit.
+    #[serde(default)]
+    pub lifetime: Option<SaLifetime>,
+}
+
+/// What is left until an SA ends.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
+pub struct SaLifetime {
+    /// Seconds.
+    pub seconds: Option<u64>,
+    /// Bytes.
+    pub bytes: Option<u64>,
+    /// Packets.
+    pub packets: Option<u64>,
+    /// Whether it has ended: its packets are dropped.
+    pub has_ended: bool,
+}
+
+impl SaLifetime {
+    /// As a phrase.
+    pub fn text(&self) -> String {
+        if self.has_ended {
+            return "ended".to_owned();
+        }
+        let of = |left: Option<u64>, unit: &str| left.map(|left| format!("{left} {unit}"));
+        let parts = [of(self.seconds, "s"), of(self.bytes, "bytes"), of(self.packets, "packets")];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// A policy.

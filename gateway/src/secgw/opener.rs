@@ -3,7 +3,7 @@
 
 use super::plan::PortPlan;
 use super::ports::{FramePort, PortError, open_all};
-use super::reopen::Reopened;
+use super::reopen::{Reopened, Watch, WatchError};
 use super::stopper::Stopper;
 use crate::rights::Rights;
 use caps::{CapSet, Capability};
@@ -20,9 +20,9 @@ pub enum OpenError {
     /// One of them could not be opened.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// There is no thread to open them again.
-    #[error("a thread for ports: {0}")]
-    Thread(#[from] io::Error),
+    /// Nothing opens them again.
+    #[error(transparent)]
+    Watch(#[from] WatchError),
     /// The process never had the right. systemd kills one that makes the call without it.
     #[error(
         "port {0}: the daemon was started without the right to load programs of XDP (CAP_BPF)\n  \
@@ -36,7 +36,7 @@ pub enum OpenError {
 }
 
 /// Open ports of each worker, and those that are opened again later.
-pub(super) type Opened = (Vec<Vec<FramePort>>, Arc<Reopened>);
+pub(super) type Opened = (Vec<Vec<FramePort>>, Arc<Reopened>, Watch);
 
 struct Request {
     ports: Vec<PortPlan>,
@@ -90,6 +90,6 @@ fn open_and_watch(ports: &[PortPlan], stopper: Stopper, patience: Duration) -> R
         return Err(OpenError::NoBpf(port.number));
     }
     let opened = open_all(ports, stopper.workers(), patience)?;
-    let reopened = Reopened::watch(ports, &opened, stopper)?;
-    Ok((opened, reopened))
+    let (reopened, watch) = Reopened::watch(ports, &opened, stopper)?;
+    Ok((opened, reopened, watch))
 }

@@ -1,10 +1,11 @@
 //! What to run, from a file and a command line; what is not served yet is refused with a sentence.
 
+use super::files::{self, Files};
 use super::lcores::{self, Queues};
 use super::reassembly::table::Limits;
 use crate::ipsec::ciphers;
 use config::secgw::settings::{Direction, Mode, Policy, Route, Sa, Settings};
-use config::secgw::{CommandLine, Device, Driver, Finding, Severity};
+use config::secgw::{Application, CommandLine, Device, Driver, Finding, Severity};
 use config::settings::ipsec::Peer;
 use crypto::choice::Subject;
 use packet::header::ethernet::EthernetHeader;
@@ -81,6 +82,12 @@ pub struct PortPlan {
     pub is_protected: bool,
     /// Whether it takes frames for other stations.
     pub is_promiscuous: bool,
+    /// The IP addresses that it answers ARP and neighbour discovery for.
+    pub own: Vec<IpAddr>,
+    /// Whether the kernel takes received frames some at a time.
+    pub defers_napi: bool,
+    /// The files of a port of `net_pcap`.
+    pub files: Files,
     /// Its queues, with the lcores that receive from them.
     pub queues: Queues,
     /// The Ethernet address of the station behind it.
@@ -239,11 +246,11 @@ fn ports(
 ) -> Vec<PortPlan> {
     let application = &command_line.application;
     let entries = application.queues.as_deref().unwrap_or_default();
-    let (mut interfaces, mut fixed) = (BTreeMap::new(), b'0');
+    let (mut interfaces, mut fixed, mut captures) = (BTreeMap::new(), b'0', 0);
     let mut ports = Vec::new();
     for (number, device) in (0u16..).zip(&devices(command_line)) {
         // Ports that are not of `-p` count too.
-        let address = address(device, &mut fixed);
+        let address = address(device, &mut fixed, &mut captures);
         if u32::from(number) >= u32::BITS || application.ports >> number & 1 == 0 {
             continue;
         }
@@ -254,6 +261,13 @@ fn ports(
         if let Err((text, fix)) = holds(device, application.mtu) {
             refused.push(refuse(None, text, fix));
         }
+        if let Some((text, fix)) = answers(number, device, settings, application) {
+            refused.push(refuse(None, text, fix));
+        }
+        let files = Files::of(device, queues.receivers.len()).unwrap_or_else(|(text, fix)| {
+            refused.push(refuse(None, text, fix));
+            Files::default()
+        });
         match interface(device).and_then(|name| Ok((name, address?))) {
             Err((text, fix)) => refused.push(refuse(None, text, fix)),
             Ok((interface, address)) => {
@@ -269,7 +283,11 @@ fn ports(
                     interface,
                     address,
                     is_protected: application.unprotected >> number & 1 == 0,
-                    is_promiscuous: application.promiscuous,
+                    // What was captured went to any station.
+                    is_promiscuous: application.promiscuous || device.driver == Driver::Pcap,
+                    own: own(number, application),
+                    defers_napi: device.arguments.iter().any(|word| *word == defers()),
+                    files,
                     queues,
                     neighbour,
                     mtu: application.mtu as u16,
@@ -278,6 +296,34 @@ fn ports(
         }
     }
     ports
+}
+
+/// The word by which the kernel takes received frames some at a time. Not of DPDK.
+fn defers() -> (String, String) {
+    ("defer_napi".to_owned(), "1".to_owned())
+}
+
+/// The addresses of `--address` for a port.
+fn own(number: u16, application: &Application) -> Vec<IpAddr> {
+    application.addresses.iter().filter(|(port, _)| *port == number).map(|&(_, address)| address).collect()
+}
+
+/// Why a port cannot answer for addresses of its own, and what to do.
+fn answers(
+    number: u16,
+    device: &Device,
+    settings: &Settings,
+    application: &Application,
+) -> Option<(String, String)> {
+    let address = *own(number, application).first()?;
+    // A peer may need the kernel's ARP at any port: messages of IKE leave by the kernel.
+    let takes_all = device.driver == Driver::AfXdp && !settings.ike_peers.is_empty();
+    takes_all.then(|| {
+        let text = format!(
+            "--address ({number},{address}) would take ARP of port {number} from the kernel, which needs it for IKE"
+        );
+        (text, format!("give the interface the address, and the kernel answers: ip address add {address} dev NAME"))
+    })
 }
 
 /// The devices that are ports. With `--dpdk` only DPDK knows them, by their numbers.
@@ -294,11 +340,21 @@ fn devices(command_line: &CommandLine) -> Vec<Device> {
 }
 
 /// Arguments that choose how DPDK talks to the kernel.
-const OF_THE_KERNEL: [&str; 7] =
-    ["force_copy", "busy_budget", "blocksz", "framesz", "framecnt", "qdisc_bypass", "speed"];
+const OF_THE_KERNEL: [&str; 8] =
+    ["force_copy", "busy_budget", "blocksz", "framesz", "framecnt", "qdisc_bypass", "speed", "phy_mac"];
 
-/// The Ethernet address that a TAP interface gets. `fixed` is the last byte of the next address of `mac=fixed`.
-fn address(device: &Device, fixed: &mut u8) -> Result<Option<[u8; 6]>, (String, &'static str)> {
+/// The Ethernet address that a TAP interface, or a port of `net_pcap`, gets. `fixed` is the last byte of the next address of `mac=fixed`, and
+/// `captures` that of the next of `net_pcap`.
+fn address(
+    device: &Device,
+    fixed: &mut u8,
+    captures: &mut u8,
+) -> Result<Option<[u8; 6]>, (String, &'static str)> {
+    if device.driver == Driver::Pcap {
+        let own = files::address(*captures);
+        *captures = captures.wrapping_add(1);
+        return Ok(Some(own));
+    }
     let Some((_, value)) = device.arguments.iter().find(|(key, _)| key == "mac") else { return Ok(None) };
     if value == "fixed" {
         let last = *fixed;
@@ -317,18 +373,16 @@ fn address(device: &Device, fixed: &mut u8) -> Result<Option<[u8; 6]>, (String, 
 /// The network interface of a device, or why it is not served.
 fn interface(device: &Device) -> Result<String, (String, &'static str)> {
     let Device { name, driver, arguments } = device;
-    if *driver == Driver::Dpdk {
+    // The words of capture files are read with them.
+    if matches!(driver, Driver::Dpdk | Driver::Pcap) {
         return Ok(name.clone());
-    }
-    if *driver == Driver::Pcap {
-        return Err((
-            format!("--vdev {name}: capture files are not served yet as ports"),
-            "use net_af_xdp, net_af_packet or net_tap",
-        ));
     }
     for (key, value) in arguments {
         let is_served = match key.as_str() {
             "mac" => *driver == Driver::Tap,
+            "defer_napi" => {
+                matches!(driver, Driver::AfXdp | Driver::AfPacket) && matches!(value.as_str(), "0" | "1")
+            }
             name => name == "iface" || OF_THE_KERNEL.contains(&name) || lcores::is_word(name, *driver),
         };
         if !is_served {

@@ -1,15 +1,19 @@
 //! Ports that carry frames: their drivers, and the state of each.
 
 use super::dpdk;
+use super::files;
 use super::frame::Address;
 use super::plan::PortPlan;
 use ::dpdk::DeviceError;
 use ::dpdk::port::LinkState;
 use config::secgw::Driver;
+use port::frame_files::FileError;
 use port::link::{self, Channels, LinkError, hardware_address};
 use port::tun::TunError;
 use port::xdp::{self, QUEUES, Take, XdpOptions, XdpTransmit};
 use port::{Receive, Transmit, af_packet, tap};
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tunnel::Time;
 
@@ -25,6 +29,28 @@ pub enum PortError {
     /// Of DPDK.
     #[error("port {0}: {1}")]
     Dpdk(u16, DeviceError),
+    /// Of a capture file.
+    #[error("port {0}: {1}")]
+    File(u16, FileError),
+    /// NAPI of an interface cannot be deferred.
+    #[error(
+        "port {0}: NAPI of {1} cannot be deferred: {2}\n  \
+         fix: leave out defer_napi (defer-napi), or mount the sysfs of the network namespace at /sys, as ip netns exec does"
+    )]
+    Defer(u16, String, std::io::Error),
+    /// A file that would be emptied while another port has it, or the same.
+    #[error(
+        "port {number} writes {}, which port {other} has too\n  fix: give each tx_pcap a file of its own",
+        path.display()
+    )]
+    SameFile {
+        /// The port that writes it.
+        number: u16,
+        /// The port that reads it, or writes it too.
+        other: u16,
+        /// The file.
+        path: std::path::PathBuf,
+    },
     /// Other queues than are received from: the kernel would have the frames of some.
     #[error(
         "port {number}: {interface} has {queues} queues{from}, and frames are received from {wanted}\n  \
@@ -80,6 +106,8 @@ pub struct FramePort {
     pub station: Option<Address>,
     /// Its Ethernet address.
     pub address: Address,
+    /// The IP addresses that it answers ARP and neighbour discovery for.
+    pub own: Arc<[IpAddr]>,
     /// Where frames come from: the queues of this worker.
     pub queues: Vec<Queue>,
     /// Where frames go.
@@ -117,6 +145,7 @@ pub fn open_all(
     workers: usize,
     patience: Duration,
 ) -> Result<Vec<Vec<FramePort>>, PortError> {
+    files::check(plans)?;
     let mut of_workers: Vec<Vec<FramePort>> = (0..workers).map(|_| Vec::new()).collect();
     for plan in plans {
         for (ports, port) in of_workers.iter_mut().zip(open(plan, workers, patience)?) {
@@ -139,8 +168,9 @@ pub fn open(plan: &PortPlan, workers: usize, patience: Duration) -> Result<Vec<F
         Driver::AfXdp => open_xdp(plan, workers)?,
         Driver::Tap => open_tap(plan, workers, patience).map_err(|error| PortError::Tap(number, error))?,
         Driver::Dpdk => return Ok(of_workers(plan, workers, dpdk::open(plan, workers)?)),
-        // The plan refuses other drivers.
-        Driver::AfPacket | Driver::Pcap | Driver::Crypto => open_packet(plan, workers).map_err(link)?,
+        Driver::Pcap => return Ok(of_workers(plan, workers, files::open(plan, workers)?)),
+        // Crypto devices are no ports.
+        Driver::AfPacket | Driver::Crypto => open_packet(plan, workers).map_err(link)?,
     };
     let address = hardware_address(name).map_err(link)?;
     let opened = Opened { name: name.to_owned(), address, queues, transmits, link: None };
@@ -164,12 +194,14 @@ pub(super) struct Opened {
 /// A port for each worker.
 fn of_workers(plan: &PortPlan, workers: usize, opened: Opened) -> Vec<FramePort> {
     let Opened { name, address, queues, transmits, link } = opened;
+    let own: Arc<[IpAddr]> = plan.own.as_slice().into();
     let port = |transmit| FramePort {
         number: plan.number,
         name: name.clone(),
         is_protected: plan.is_protected,
         station: (!plan.is_promiscuous).then_some(address),
         address,
+        own: Arc::clone(&own),
         queues: Vec::new(),
         transmit,
         is_received: plan.is_received(),
@@ -183,9 +215,9 @@ fn of_workers(plan: &PortPlan, workers: usize, opened: Opened) -> Vec<FramePort>
 }
 
 /// Refuses an interface that is too short for a `--mtu` above that of Ethernet. TAP interfaces and ports of DPDK are given this MTU when they
-/// are opened.
+/// are opened, and capture files have none.
 fn check_mtu(plan: &PortPlan) -> Result<(), PortError> {
-    if plan.mtu <= USUAL_MTU || matches!(plan.driver, Driver::Tap | Driver::Dpdk) {
+    if plan.mtu <= USUAL_MTU || matches!(plan.driver, Driver::Tap | Driver::Dpdk | Driver::Pcap) {
         return Ok(());
     }
     let PortPlan { number, mtu: wanted, .. } = *plan;
@@ -207,7 +239,9 @@ fn open_xdp(plan: &PortPlan, workers: usize) -> Result<Halves, PortError> {
     let most_queues = if plan.queues.is_chosen { wanted.max(1) as u32 } else { QUEUES };
     let usual = XdpOptions::default();
     let frame = plan.frame().max(usual.frame);
-    let options = XdpOptions { take: Take::Ip, first_queue: first, most_queues, frame, ..usual };
+    // Without addresses of its own, the kernel answers ARP and neighbour discovery.
+    let take = if plan.own.is_empty() { Take::Ip } else { Take::All };
+    let options = XdpOptions { take, first_queue: first, most_queues, frame, ..usual };
     let link = |error| PortError::Link(number, error);
     let opened = xdp::open(name, options).map_err(link)?;
     let channels = Channels::of(name);

@@ -67,6 +67,11 @@ impl Control {
         Self { ike, ..self }
     }
 
+    /// See [`Statistics::news`].
+    pub fn news(&self) -> Vec<String> {
+        self.statistics.news()
+    }
+
     /// The tables that are in force.
     pub(super) fn tables(&self) -> Arc<SecgwTables> {
         self.statistics.tables.load_full()

@@ -1,20 +1,36 @@
 //! Ports whose interface was deleted: a thread that may open ports waits for a new interface of the name, and gives the open port to the
-//! workers. The other ports go on meanwhile. It also logs when the link of a port of DPDK goes up and down.
+//! workers. The other ports go on meanwhile. It also logs when the link of a port of DPDK goes up and down, and keeps NAPI of interfaces
+//! deferred.
 
 use super::plan::PortPlan;
-use super::ports::{BUSY, FramePort, open};
+use super::ports::{BUSY, FramePort, PortError, open};
 use super::stopper::Stopper;
 use crate::rights::Rights;
 use ::dpdk::port::LinkState;
 use config::secgw::Driver;
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+use port::xdp::Deferral;
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
+use std::convert::Infallible;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How often interfaces are looked at.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// Why ports are not watched.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// NAPI cannot be deferred.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// There is no thread.
+    #[error("a thread for ports: {0}")]
+    Thread(#[from] io::Error),
+}
 
 /// Ports that were opened again, for each worker.
 pub struct Reopened(Vec<Given>);
@@ -26,29 +42,48 @@ struct Given {
     ports: Mutex<Vec<FramePort>>,
 }
 
+/// The thread that opens ports again. It ends when this is dropped, and puts back what it has set.
+pub struct Watch {
+    /// Taken when it ends.
+    end: Option<Sender<Infallible>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.end = None;
+        // A thread that has panicked has said so.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
 impl Reopened {
-    /// Starts the thread, for `ports` that are open. It keeps the rights to open them, so it must be started while the process has them.
+    /// Starts the thread, for `ports` that are open, and defers NAPI of those that want it. It keeps the rights to open them, so it must be
+    /// started while the process has them.
     ///
     /// # Errors
-    /// No thread can be started.
-    pub fn watch(plans: &[PortPlan], ports: &[Vec<FramePort>], stopper: Stopper) -> io::Result<Arc<Self>> {
+    /// No thread can be started, or NAPI cannot be deferred.
+    pub fn watch(
+        plans: &[PortPlan],
+        ports: &[Vec<FramePort>],
+        stopper: Stopper,
+    ) -> Result<(Arc<Self>, Watch), WatchError> {
         let workers = stopper.workers();
         let reopened = Arc::new(Self((0..workers).map(|_| Given::default()).collect()));
-        // DPDK cannot open a port again.
-        let plans = plans.iter().filter(|plan| plan.driver != Driver::Dpdk);
-        let mut watched: Vec<Watched> = plans.cloned().map(Watched::new).collect();
+        // DPDK cannot open a port again, and files have no interface.
+        let plans = plans.iter().filter(|plan| !matches!(plan.driver, Driver::Dpdk | Driver::Pcap));
+        let mut watched = plans.cloned().map(Watched::new).collect::<Result<Vec<_>, _>>()?;
         let mut links: Vec<Link> = ports.first().into_iter().flatten().filter_map(Link::of).collect();
         let give = Arc::clone(&reopened);
-        std::thread::Builder::new().name("secgw ports".to_owned()).spawn(move || {
+        let (end, ended) = bounded(0);
+        let thread = std::thread::Builder::new().name("secgw ports".to_owned()).spawn(move || {
             Rights::Ports.keep();
             if watched.is_empty() {
                 Rights::None.keep();
             }
             loop {
                 links.iter_mut().for_each(Link::look);
-                std::thread::sleep(LOOK);
-                // The workers have ended.
-                if Arc::strong_count(&give) == 1 {
+                if ended.recv_timeout(LOOK) != Err(RecvTimeoutError::Timeout) {
                     return;
                 }
                 for ports in watched.iter_mut().filter_map(|watched| watched.look(workers)) {
@@ -59,7 +94,7 @@ impl Reopened {
                 }
             }
         })?;
-        Ok(reopened)
+        Ok((reopened, Watch { end: Some(end), thread: Some(thread) }))
     }
 
     /// The ports of a worker that have been opened since its last call.
@@ -119,14 +154,16 @@ impl Link {
 struct Watched {
     plan: PortPlan,
     index: Option<u32>,
+    /// Put back when it is dropped.
+    deferral: Option<Deferral>,
     /// What was said last about why it is not open.
     said: Option<String>,
 }
 
 impl Watched {
-    fn new(plan: PortPlan) -> Self {
-        let index = index(&plan.interface);
-        Self { plan, index, said: None }
+    fn new(plan: PortPlan) -> Result<Self, PortError> {
+        let (index, deferral) = (index(&plan.interface), defer(&plan)?);
+        Ok(Self { plan, index, deferral, said: None })
     }
 
     /// The port for each worker, if it has just been opened again.
@@ -135,8 +172,12 @@ impl Watched {
         if there.is_some() && there == self.index {
             return None;
         }
-        match open(&self.plan, workers, BUSY) {
-            Ok(ports) => {
+        // What was set went with the interface.
+        self.deferral = None;
+        let opened = open(&self.plan, workers, BUSY).and_then(|ports| Ok((ports, defer(&self.plan)?)));
+        match opened {
+            Ok((ports, deferral)) => {
+                self.deferral = deferral;
                 self.index = index(&self.plan.interface);
                 self.said = None;
                 tracing::info!("port {} ({}) is open again", self.plan.number, self.plan.interface);
@@ -154,6 +195,13 @@ impl Watched {
             }
         }
     }
+}
+
+/// Defers NAPI of a port that wants it.
+fn defer(plan: &PortPlan) -> Result<Option<Deferral>, PortError> {
+    let name = &plan.interface;
+    let deferral = plan.defers_napi.then(|| Deferral::set(name)).transpose();
+    deferral.map_err(|error| PortError::Defer(plan.number, name.clone(), error))
 }
 
 /// The number of an interface, up or down.

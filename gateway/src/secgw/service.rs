@@ -12,6 +12,7 @@ use super::opener::OpenError;
 use super::plan::Plan;
 use super::ports::BUSY;
 use super::reload::{Control, ReloadError};
+use super::reopen::Watch;
 use super::statistics::Statistics;
 use super::stopper::Stopper;
 use super::tables::{SecgwTables, TablesError};
@@ -74,6 +75,8 @@ struct Served {
     ike: Option<Ike>,
     stopper: Stopper,
     threads: Vec<JoinHandle<()>>,
+    /// Ended behind the workers.
+    _watch: Watch,
 }
 
 impl Drop for Served {
@@ -197,6 +200,9 @@ impl Service for SecgwService {
 
     fn maintain<'a>(&'a mut self, context: &'a Context) -> Work<'a, ()> {
         Box::pin(async {
+            for (name, served) in &self.served {
+                served.control.news().iter().for_each(|text| tracing::warn!("{}: {text}", path_of(name)));
+            }
             for (name, settings) in self.missing.clone() {
                 // Without patience: a commit waits for the thread that opens ports.
                 match self.apply(&name, Some(settings.clone()), Duration::ZERO, context).await {
@@ -314,7 +320,7 @@ impl SecgwService {
         let stopper =
             Stopper::new(plan.lcores.len()).map_err(|error| ServiceError::Resources(path.clone(), error))?;
         let opened = opener.open(plan.ports.clone(), stopper.clone(), patience).await;
-        let (ports, reopened) = opened.map_err(|error| ServiceError::Open(path.clone(), error))?;
+        let (ports, reopened, watch) = opened.map_err(|error| ServiceError::Open(path.clone(), error))?;
         let sockets = (!plan.ike_peers.is_empty()).then(IkeSockets::bind).transpose();
         let of_ike = |error| ServiceError::Ike(path.clone(), error);
         let sockets = sockets.map_err(of_ike)?;
@@ -344,7 +350,8 @@ impl SecgwService {
         tracing::info!("{path}: {ports} ports, {sas} SAs, {peers} IKE peers: packets are forwarded");
         self.shown.show(name, statistics, handle.clone());
         let control = control.with_ike(handle);
-        self.served.insert(name.to_owned(), Served { settings, control, ike, stopper, threads });
+        self.served
+            .insert(name.to_owned(), Served { settings, control, ike, stopper, threads, _watch: watch });
         self.said.remove(name);
         self.ended.remove(name);
         Ok(())

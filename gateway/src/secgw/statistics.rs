@@ -1,15 +1,21 @@
 //! What the workers count: by port, by SA, by policy, and by the reason of a drop.
 
-use super::model;
 use super::policies::Policies;
 use super::tables::{Installed, SecgwTables};
 use super::worker::Worker;
+use super::{lifetimes, model};
+use crate::clock::Clock;
 use arc_swap::ArcSwap;
 use config::secgw::settings::{Action, Direction};
 use packet::{Batch, DropCounters, DropReason};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tunnel::Time;
+
+/// What DPDK counts for all queues of a port: each queue says the same.
+const OF_THE_PORT: [&str; 4] = ["rx_errors", "rx_missed", "rx_no_buffer", "tx_errors"];
 
 /// The frames of a port, counted by the workers.
 pub struct PortCounters {
@@ -18,13 +24,15 @@ pub struct PortCounters {
     is_protected: bool,
     received: [AtomicU64; 2],
     sent: [AtomicU64; 2],
+    /// What the driver and the kernel count, as it was at the last look.
+    driver: Mutex<Vec<(&'static str, u64)>>,
 }
 
 impl PortCounters {
     /// No frames.
     pub fn new(number: u16, name: &str, is_protected: bool) -> Self {
-        let (received, sent) = Default::default();
-        Self { number, name: name.to_owned(), is_protected, received, sent }
+        let (received, sent, driver) = Default::default();
+        Self { number, name: name.to_owned(), is_protected, received, sent, driver }
     }
 
     /// Counts received frames.
@@ -32,6 +40,18 @@ impl PortCounters {
         let bytes: usize = batch.live(0..batch.len()).map(|index| batch.packet(index).len()).sum();
         self.received[0].fetch_add(batch.len() as u64, Ordering::Relaxed);
         self.received[1].fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts all frames of a batch that were sent.
+    pub fn sent_all(&self, batch: &Batch) {
+        let lengths = batch.live(0..batch.len()).map(|index| batch.packet(index).len());
+        let (frames, bytes) = lengths.fold((0, 0), |(frames, bytes), length| (frames + 1, bytes + length));
+        self.sent(frames, bytes);
+    }
+
+    /// Notes what the driver counts.
+    pub fn note(&self, counters: Vec<(&'static str, u64)>) {
+        *self.driver.lock().unwrap_or_else(PoisonError::into_inner) = counters;
     }
 
     /// Counts sent frames.
@@ -45,8 +65,15 @@ impl PortCounters {
         let sum = |of: fn(&Self) -> &AtomicU64| all.iter().map(|it| of(it).load(Ordering::Relaxed)).sum();
         let (received, received_bytes) = (sum(|it| &it.received[0]), sum(|it| &it.received[1]));
         let (sent, sent_bytes) = (sum(|it| &it.sent[0]), sum(|it| &it.sent[1]));
+        let mut driver = BTreeMap::<String, u64>::new();
+        for port in all {
+            for &(name, count) in &*port.driver.lock().unwrap_or_else(PoisonError::into_inner) {
+                let sum = driver.entry(name.to_owned()).or_default();
+                *sum = if OF_THE_PORT.contains(&name) { count.max(*sum) } else { *sum + count };
+            }
+        }
         let (number, interface, is_protected) = (self.number, self.name.clone(), self.is_protected);
-        model::Port { number, interface, is_protected, received, received_bytes, sent, sent_bytes }
+        model::Port { number, interface, is_protected, received, received_bytes, sent, sent_bytes, driver }
     }
 }
 
@@ -104,6 +131,11 @@ impl Statistics {
         by_workers + self.gone.read(reason) + by_sas
     }
 
+    /// What is new about the ends of SAs, as sentences for the log: each is said once.
+    pub fn news(&self) -> Vec<String> {
+        lifetimes::news(&self.tables.load_full())
+    }
+
     /// The ports, each with the counters of all workers.
     fn ports(&self) -> impl Iterator<Item = (&PortCounters, Vec<&PortCounters>)> {
         let of_all = |place: usize| self.workers.iter().map(|worker| &worker.ports[place]).collect();
@@ -112,7 +144,7 @@ impl Statistics {
 
     /// All counters.
     pub fn show(&self) -> model::Secgw {
-        let origin = self.lock();
+        let (origin, now) = (self.lock(), Clock.monotonic());
         let tables = self.tables.load_full();
         let mut sas: Vec<&Installed> = tables.sas.iter().collect();
         sas.sort_by_key(|sa| sa.line);
@@ -127,7 +159,7 @@ impl Statistics {
             ports: self.ports().map(|(port, all)| port.show(&all)).collect(),
             lcores: self.workers.iter().map(|worker| lcore(worker)).collect(),
             reassembled: self.workers.iter().map(|it| it.reassembled.load(Ordering::Relaxed)).sum(),
-            sas: sas.into_iter().map(sa).collect(),
+            sas: sas.into_iter().map(|installed| sa(installed, now)).collect(),
             rules: [("out", &tables.policies_out), ("in", &tables.policies_in)]
                 .into_iter()
                 .flat_map(|(direction, policies)| rules(direction, policies, &tables.ike_peers))
@@ -146,7 +178,7 @@ fn lcore(worker: &WorkerCounters) -> model::Lcore {
     model::Lcore { number: worker.lcore, received: sum(|it| &it.received[0]), sent: sum(|it| &it.sent[0]) }
 }
 
-fn sa(sa: &Installed) -> model::Sa {
+fn sa(sa: &Installed, now: Time) -> model::Sa {
     let traffic = match sa.direction {
         Direction::Outbound => &sa.peer.sent,
         Direction::Inbound => &sa.peer.received,
@@ -159,6 +191,7 @@ fn sa(sa: &Installed) -> model::Sa {
         packets: traffic.packets(),
         bytes: traffic.bytes(),
         drops: drops(|reason| sa.drops.read(reason)),
+        lifetime: sa.ends.left(&sa.numbers, now),
     }
 }
 
@@ -198,12 +231,15 @@ fn drops(read: impl Fn(DropReason) -> u64) -> Vec<model::Drop> {
 impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.show();
-        for model::Port { number, interface, received, received_bytes, sent, sent_bytes, .. } in &shown.ports
-        {
+        for port in &shown.ports {
+            let model::Port { number, interface, received, received_bytes, sent, sent_bytes, .. } = port;
             writeln!(
                 f,
                 "port {number} {interface}: received {received} frames, {received_bytes} bytes; sent {sent} frames, {sent_bytes} bytes"
             )?;
+            for (name, count, meaning) in port.counted() {
+                writeln!(f, "port {number} {interface}: {name} {count} ({meaning})")?;
+            }
         }
         if let lcores @ [_, _, ..] = &shown.lcores[..] {
             for model::Lcore { number, received, sent } in lcores {
@@ -218,6 +254,9 @@ impl fmt::Display for Statistics {
             write!(f, "sa {direction} {spi} {algorithms}: {packets} packets, {bytes} bytes")?;
             for drop in &sa.drops {
                 write!(f, "; {} {}", drop.packets, drop.reason)?;
+            }
+            if let Some(left) = &sa.lifetime {
+                write!(f, "; {}", if left.has_ended { "ended".to_owned() } else { left.text() + " left" })?;
             }
             writeln!(f)?;
         }

@@ -2,12 +2,14 @@
 
 use super::depart::NOWHERE;
 use super::frame::Address;
+use super::lifetimes::{Ends, Spent};
 use super::modes::{self, Modes};
 use super::plan::Plan;
 use super::policies::Policies;
 use super::routes::{RouteIndex, Routes};
 use super::spi_map::BySpi;
 use super::used_keys::UsedKeys;
+use crate::clock::Clock;
 use crate::datapath::protocol::{PeerState, Protocol, Tunnel};
 use crate::datapath::staging::Budget;
 use crate::datapath::tables::{Peer, Session, Tables};
@@ -22,7 +24,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tunnel::esp::{SaKeys, Transform};
-use tunnel::sa::Lifetime;
+use tunnel::sa::Volume;
 use tunnel::{InboundSa, OutboundSa, PeerId, Time};
 
 /// In transport mode, packets of both families are encrypted by an SA that is fitted as one of IPv4: how much longer a header of IPv6 is,
@@ -45,12 +47,14 @@ pub struct Installed {
     pub drops: Arc<DropCounters>,
     /// What it was made from.
     settings: Arc<Sa>,
-    numbers: Numbers,
+    /// Where it ends.
+    pub(super) ends: Ends,
+    pub(super) numbers: Numbers,
 }
 
 /// The SA that has the sequence numbers.
 #[derive(Clone)]
-enum Numbers {
+pub(super) enum Numbers {
     Outbound(Arc<OutboundSa>),
     Inbound(Arc<InboundSa>),
 }
@@ -61,6 +65,22 @@ impl Numbers {
         match self {
             Self::Outbound(sa) => sa.next(),
             Self::Inbound(sa) => sa.window().next(),
+        }
+    }
+
+    /// Whether the SA may be used.
+    pub(super) fn is_usable(&self, now: Time) -> bool {
+        match self {
+            Self::Outbound(sa) => sa.is_usable(now),
+            Self::Inbound(sa) => sa.check_age(now).is_ok(),
+        }
+    }
+
+    /// Its counters, if it has a limit.
+    pub(super) fn volume(&self) -> Option<&Volume> {
+        match self {
+            Self::Outbound(sa) => sa.volume(),
+            Self::Inbound(sa) => sa.volume(),
         }
     }
 
@@ -201,7 +221,7 @@ impl SecgwTables {
 
     fn end_but(&self, kept: &HashSet<usize>) {
         for sa in self.sas.iter().filter(|sa| !kept.contains(&sa.numbers.address())) {
-            self.used_keys.end(&sa.settings, sa.numbers.next());
+            self.used_keys.end(&sa.settings, sa.numbers.next(), sa.ends.spent(&sa.numbers));
         }
     }
 
@@ -315,8 +335,8 @@ impl Sas {
                 let drops = Arc::<DropCounters>::default();
                 (Arc::new(peer(id, settings, plan).with_drops(Arc::clone(&drops))), drops)
             };
-            let numbers = if let Some(sa) = keyed {
-                sa.numbers.clone()
+            let (numbers, ends) = if let Some(sa) = keyed {
+                (sa.numbers.clone(), sa.ends.clone())
             } else {
                 let used = used_keys.first(settings);
                 let used = used.ok_or(TablesError::UsedKey { line, direction: direction.word(), spi })?;
@@ -339,33 +359,45 @@ impl Sas {
             }
             numbers.set_one_user(plan.lcores.len() == 1);
             let (algorithms, settings) = (settings.protection.name(), Arc::clone(settings));
-            sas.push(Installed { spi, direction, line, algorithms, peer, drops, settings, numbers });
+            sas.push(Installed { spi, direction, line, algorithms, peer, drops, settings, ends, numbers });
         }
         sas.sort_by_key(|sa| sa.peer.id);
         Ok(Self { all: sas, outbound, inbound, arriving })
     }
 }
 
-/// A new SA, with numbers from `used` on, or from the one of its line.
+/// A new SA, with numbers from `used` on, or from the one of its line, and where it ends.
 fn beginning(
     settings: &Sa,
     transform: Transform,
-    used: u64,
+    (used, spent): (u64, Spent),
     plan: &Plan,
     engine: &dyn Engine,
-) -> Result<Numbers, TablesError> {
+) -> Result<(Numbers, Ends), TablesError> {
     let (first, is_extended) = modes::numbers(settings, plan);
-    let (first, lifetime) = (first.max(used), lifetime(is_extended));
+    let first = first.max(used);
+    let ends = Ends::new(settings.limits, spent, first, Clock.monotonic());
+    let lifetime = ends.lifetime(settings.direction, is_extended);
     let keys = keys(settings, transform, is_extended, engine)?;
-    Ok(match settings.direction {
+    let volume = ends.volume(settings.direction);
+    let numbers = match settings.direction {
         Direction::Outbound => {
-            Numbers::Outbound(Arc::new(OutboundSa::new(keys, settings.spi, lifetime).starting_at(first)))
+            let sa = OutboundSa::new(keys, settings.spi, lifetime).starting_at(first);
+            Numbers::Outbound(Arc::new(match volume {
+                Some(volume) => sa.with_volume(volume),
+                None => sa,
+            }))
         }
         Direction::Inbound => {
             let sa = InboundSa::new(keys, settings.spi, lifetime, false).with_window(plan.window);
-            Numbers::Inbound(Arc::new(sa.starting_at(first)))
+            let sa = sa.starting_at(first);
+            Numbers::Inbound(Arc::new(match volume {
+                Some(volume) => sa.with_volume(volume),
+                None => sa,
+            }))
         }
-    })
+    };
+    Ok((numbers, ends))
 }
 
 /// The names of the peers of IKE by their numbers. A number stands for one name as long as the gateway runs: SAs of IKE have it too.
@@ -389,7 +421,8 @@ fn renumbered(plan: &Plan, names: &[String]) -> Vec<Policy> {
 
 /// Whether an SA goes on with its sequence numbers or its window under the other line.
 fn has_same_keys(one: &Sa, other: &Sa) -> bool {
-    let fields = |sa: &Sa| (sa.direction, sa.spi, sa.mode == Mode::Transport, sa.extended_sequence);
+    let fields =
+        |sa: &Sa| (sa.direction, sa.spi, sa.mode == Mode::Transport, sa.extended_sequence, sa.limits);
     fields(one) == fields(other) && one.protection.name() == other.protection.name() && one.keys == other.keys
 }
 
@@ -430,11 +463,4 @@ fn keys(sa: &Sa, transform: Transform, extended: bool, engine: &dyn Engine) -> R
         Mode::Transport => tunnel::esp::Mode::BumpInTheWire,
     };
     SaKeys::new(transform, extended, mode, &keys, engine, &mut random::System::default())
-}
-
-/// A manual SA ends when its sequence numbers do (RFC 4303 section 3.3.3).
-fn lifetime(extended: bool) -> Lifetime {
-    let end_sequence = if extended { u64::MAX } else { 1 << 32 };
-    let expires = Time::from_nanoseconds(u64::MAX);
-    Lifetime { renew: None, renew_sequence: u64::MAX, expires, end_sequence }
 }

@@ -1,7 +1,10 @@
+mod answer;
 mod fragments;
 mod ike;
 mod large;
+
 mod lcores;
+mod lifetimes;
 mod modes;
 mod reassembly;
 mod reload;
@@ -97,6 +100,7 @@ impl Scene {
             is_protected: plan.ports[usize::from(number)].is_protected,
             station: Some(OURS),
             address: OURS,
+            own: plan.ports[usize::from(number)].own.as_slice().into(),
             queues: vec![Queue::new(receive)],
             transmit: Box::new(transmit),
             is_received: true,
@@ -202,7 +206,9 @@ fn what_no_policy_lets_through_is_dropped_with_its_reason() {
     large[6] = 0x40;
     for (port, frame, reason) in [
         (0, frame(OURS, ARP, &[0; 46]), DropReason::NotIp),
-        (0, vlan, DropReason::NotIp),
+        (0, vlan.clone(), DropReason::VlanTag),
+        (1, [&vlan[..12], &[0x88, 0xa8, 0, 1], &vlan[12..]].concat(), DropReason::VlanTag),
+        (0, frame(OURS, 0x88cc, &[0; 46]), DropReason::NotIp),
         (0, frame([2, 0, 0, 0, 0, 2], IPV4, &to(2)), DropReason::OtherStation),
         (0, frame([0xff; 6], IPV4, &to(2)), DropReason::OtherStation),
         (0, vec![2; 9], DropReason::TooShort),
@@ -298,7 +304,7 @@ fn what_is_not_served_yet_is_refused_with_a_sentence() {
         ("(1,0,0)", "(1,1,0)", "names queue 1 of port 1, and not its queue 0"),
         ("net_tap1", "net_tap1,qpairs=2", "qpairs=2 is not served"),
         ("net_tap1", "net_af_xdp0,iface=e,queue_count=x", "queue_count=x"),
-        ("net_tap1", "net_pcap0,rx_pcap=x", "capture files"),
+        ("net_tap1", "net_pcap0,rx_pcap=x,rx_pcap=y", "2 rx_pcap files"),
         ("net_tap1", "net_tap1,iface=dtap0", "are one interface"),
     ] {
         let said_here = refused(&file(), &WORDS.replacen(from, to, 1));

@@ -4,6 +4,8 @@
 //! that were received before. So one that comes again goes on: after a commit was undone, or when a gateway is enabled again. Keys of SAs
 //! that are gone are erased; their digests and numbers stay.
 
+use super::lifetimes::Spent;
+use crate::clock::Clock;
 use config::secgw::settings::{Direction, Sa};
 use crypto::hash::sha256;
 use std::collections::HashMap;
@@ -19,6 +21,8 @@ struct Use {
     sas: usize,
     /// The number that follows those of all that had it.
     next: u64,
+    /// Since when it is used, and what those that are gone have used of it.
+    spent: Spent,
 }
 
 /// The keys of outbound and of inbound SAs, of all gateways of a program.
@@ -26,25 +30,30 @@ struct Use {
 pub struct UsedKeys(Arc<Mutex<[Digests; 2]>>);
 
 impl UsedKeys {
-    /// The first number of a new SA; `None` if another SA of this direction has its key.
-    pub fn first(&self, sa: &Sa) -> Option<u64> {
+    /// The first number of a new SA, and what of its key was used; `None` if another SA of this direction has its key.
+    pub fn first(&self, sa: &Sa) -> Option<(u64, Spent)> {
         let keys = self.keys();
-        let used = keys[place(sa)].get(&digest(sa));
-        used.map_or(Some(0), |used| (used.sas == 0).then_some(used.next))
+        let Some(used) = keys[place(sa)].get(&digest(sa)) else { return Some((0, Spent::default())) };
+        (used.sas == 0).then_some((used.next, used.spent))
     }
 
     /// Notes that an SA has its key from now on. Without encryption and authentication there is none.
     pub fn begin(&self, sa: &Sa) {
         if !sa.keys.expose().is_empty() {
-            self.keys()[place(sa)].entry(digest(sa)).or_default().sas += 1;
+            let mut keys = self.keys();
+            let used = keys[place(sa)].entry(digest(sa)).or_default();
+            used.sas += 1;
+            used.spent.since.get_or_insert_with(|| Clock.monotonic());
         }
     }
 
-    /// Notes that no thread uses an SA any more, and the number that follows its last one.
-    pub fn end(&self, sa: &Sa, next: u64) {
+    /// Notes that no thread uses an SA any more, the number that follows its last one, and how many packets and bytes it has carried.
+    pub fn end(&self, sa: &Sa, next: u64, (packets, bytes): (u64, u64)) {
         if let Some(used) = self.keys()[place(sa)].get_mut(&digest(sa)) {
             used.sas = used.sas.saturating_sub(1);
             used.next = used.next.max(next);
+            used.spent.packets = used.spent.packets.saturating_add(packets);
+            used.spent.bytes = used.spent.bytes.saturating_add(bytes);
         }
     }
 

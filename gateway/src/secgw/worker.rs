@@ -4,6 +4,7 @@
 //! burst its sequence numbers in one atomic step, and locks its window once a burst.
 
 use super::acquire::Acquire;
+use super::answer::Answers;
 use super::depart::{Departures, Ways};
 use super::headers::Headers;
 use super::inbound::Arrivals;
@@ -48,6 +49,9 @@ const CUT_BYTES: usize = 256 * 1024;
 const LOOKS: u32 = 10_000;
 /// How long it then sleeps: less than a ring of 2,048 frames holds of 10 Mpps.
 const NAP: Duration = Duration::from_micros(50);
+/// How often counters of drivers are noted, and after how many bursts that is considered.
+const NOTE: Duration = Duration::from_secs(1);
+const BURSTS: u32 = 4096;
 /// How long a port that reports an error is not waited for.
 const REST: Duration = Duration::from_millis(100);
 /// A bump in the wire does not clamp the MSS: with this as the MTU inside, the stage `fit` does not.
@@ -84,8 +88,12 @@ pub struct Worker {
     departures: Departures,
     cutter: Cutter,
     errors: IcmpErrors,
+    answers: Answers,
     /// Looks at ports that must be polled since there was a frame.
     looks: u32,
+    /// When counters of drivers were noted last, and the bursts since it was asked whether that is long ago.
+    noted: Time,
+    bursts: u32,
 }
 
 impl Worker {
@@ -151,7 +159,10 @@ impl Worker {
             departures: Departures::default(),
             cutter,
             errors: IcmpErrors::default(),
+            answers: Answers::default(),
             looks: 0,
+            noted: Time::from_nanoseconds(0),
+            bursts: 0,
         }
     }
 
@@ -196,7 +207,7 @@ impl Worker {
         Statistics::of(std::slice::from_ref(self))
     }
 
-    /// Carries until it is stopped.
+    /// Carries until it is stopped, or until all that it receives from has ended: capture files.
     ///
     /// # Errors
     /// The kernel refuses to wait.
@@ -214,14 +225,38 @@ impl Worker {
             }
             if any {
                 self.looks = 0;
+                self.bursts += 1;
+                if self.bursts == BURSTS {
+                    self.note_drivers(self.clock.monotonic());
+                }
             } else if self.looks < LOOKS && self.polls() {
                 self.looks += 1;
                 std::hint::spin_loop();
+            } else if self.has_ended() {
+                break;
             } else {
                 self.wait(&wake)?;
             }
         }
+        self.noted = Time::from_nanoseconds(0);
+        self.note_drivers(self.clock.monotonic());
         Ok(())
+    }
+
+    /// Notes what drivers count, once in a while: it costs a call for each port.
+    fn note_drivers(&mut self, now: Time) {
+        self.bursts = 0;
+        if now - self.noted < NOTE {
+            return;
+        }
+        self.noted = now;
+        for (port, counters) in self.ports.iter_mut().zip(&self.counters.ports) {
+            let mut all = port.transmit.counters();
+            for queue in &mut port.queues {
+                all.extend(queue.receive.counters());
+            }
+            counters.note(all);
+        }
     }
 
     /// Carries one burst of each queue of the port at this place of the list; false when there was none.
@@ -261,6 +296,10 @@ impl Worker {
             }
         }
         self.counters.ports[place].received(batch);
+        if !port.own.is_empty() && self.answers.take(batch, &port.own, port.address, drops) {
+            port.transmit.transmit(self.answers.batch(), drops);
+            self.counters.ports[place].sent_all(self.answers.batch());
+        }
         frame::strip(batch, port.station, drops);
         let now = self.clock.monotonic();
         let side = if port.is_protected { Side::Protected } else { Side::Unprotected };
@@ -387,16 +426,28 @@ impl Worker {
         }
     }
 
+    /// The queues that are received from.
+    fn queues(&self) -> impl Iterator<Item = &Queue> {
+        self.ports.iter().filter(|port| port.is_received).flat_map(|port| &port.queues)
+    }
+
     /// Whether a port must be polled: nothing tells when it has frames.
     fn polls(&self) -> bool {
-        let received = self.ports.iter().filter(|port| port.is_received);
-        let mut queues = received.flat_map(|port| &port.queues).filter(|queue| queue.rests_until.is_none());
-        queues.any(|queue| queue.receive.descriptor().is_none())
+        let mut queues = self.queues().filter(|queue| queue.rests_until.is_none());
+        queues.any(|queue| queue.receive.descriptor().is_none() && !queue.receive.has_ended())
+    }
+
+    /// Whether nothing will come any more. Fragments that wait are kept to the end of their time: another worker may have the others.
+    fn has_ended(&self) -> bool {
+        self.queues().next().is_some()
+            && self.queues().all(|queue| queue.receive.has_ended())
+            && !self.reassembly.as_ref().is_some_and(Reassembly::holds_any)
     }
 
     /// Waits for frames. A port that is down is asked again after a rest; the others are not held up by it.
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
         let now = self.clock.monotonic();
+        self.note_drivers(now);
         let received = self.ports.iter().enumerate().filter(|(_, port)| port.is_received);
         let queues: Vec<((usize, usize), &Queue)> = received
             .flat_map(|(place, port)| (0..).zip(&port.queues).map(move |(at, queue)| ((place, at), queue)))
@@ -409,7 +460,7 @@ impl Worker {
         let rests = queues.iter().any(|(_, queue)| queue.rests_until.is_some()).then_some(REST);
         let holds_any = self.reassembly.as_ref().is_some_and(Reassembly::holds_any).then_some(LOOK);
         let nap = self.polls().then_some(NAP);
-        let limit = rests.into_iter().chain(holds_any).chain(nap).min();
+        let limit = rests.into_iter().chain(holds_any).chain(nap).chain([NOTE]).min();
         let mut failed = Vec::new();
         wake.wait_for_any(&descriptors, limit, |at| failed.push(places[at]))?;
         for (place, at) in failed {

@@ -3,6 +3,7 @@
 //! A `parse` returns a header only if the bytes can hold it and its lengths are consistent, so later code need not
 //! check lengths. To build a header, fill in the structure and write its bytes.
 
+pub mod arp;
 pub mod chain;
 pub mod echo;
 pub mod esp;

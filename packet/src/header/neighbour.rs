@@ -7,7 +7,7 @@ use std::net::Ipv6Addr;
 use zerocopy::IntoBytes;
 
 /// The type of a solicitation (section 4.3).
-const SOLICITATION: u8 = 135;
+pub const SOLICITATION: u8 = 135;
 /// The type of an advertisement (section 4.4).
 const ADVERTISEMENT: u8 = 136;
 /// No router has forwarded a message with this hop limit.

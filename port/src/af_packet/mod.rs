@@ -1,15 +1,18 @@
 //! Ethernet frames of an interface by packet sockets (packet(7)): works on every interface of every kernel.
 //!
 //! Receiving: the kernel writes frames into a ring that is mapped, one slot a frame (TPACKET_V2). TPACKET_V3 hands over blocks, and
-//! a block that is not full only after a tick of the kernel: a single frame would wait for up to 8 ms.
+//! a block that is not full only after a tick of the kernel: a single frame would wait for up to 8 ms. Super-packets are cut: see `large`.
 //! Sending: one `sendmmsg(2)` for up to 64 frames, past the queueing discipline.
 
 mod fanout;
+mod large;
 mod ring;
 mod send;
 
 use crate::link::{Link, LinkError, bind, make_promiscuous, packet_socket, set_option};
+use crate::tun::virtio::VirtioHeader;
 use crate::{Receive, Transmit, Wake};
+use large::Large;
 use packet::{Batch, DropCounters, DropReason};
 use ring::Ring;
 use rustix::io::Errno;
@@ -19,6 +22,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// The receiving half.
 pub struct PacketReceive {
     ring: Ring,
+    large: Large,
     /// Frames whose checksum the kernel had left to the network card, and that were completed.
     completed: u64,
     /// Frames that the kernel dropped because the ring was full, so far.
@@ -72,11 +76,14 @@ fn open_receive(link: &Link, frame: usize) -> Result<PacketReceive, LinkError> {
     // Before bind(2), so that no frame of ours is received.
     set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32)
         .map_err(|error| link.step("PACKET_IGNORE_OUTGOING", error))?;
+    // Super-packets that wait. Without the right, as many as the machine allows.
+    let queue = |name| set_option(socket.as_fd(), libc::SOL_SOCKET, name, &large::QUEUE);
+    let _ = queue(libc::SO_RCVBUFFORCE).or_else(|_| queue(libc::SO_RCVBUF));
     let ring = Ring::map(socket, frame).map_err(|error| link.step("receive ring", error))?;
     bind(ring.socket(), link.index).map_err(|error| link.step("bind", error))?;
     make_promiscuous(ring.socket().as_fd(), link.index)
         .map_err(|error| link.step("promiscuous mode", error))?;
-    Ok(PacketReceive { ring, completed: 0, full: 0 })
+    Ok(PacketReceive { ring, large: Large::default(), completed: 0, full: 0 })
 }
 
 fn open_socket(link: &Link) -> Result<OwnedFd, LinkError> {
@@ -93,10 +100,12 @@ fn open_socket(link: &Link) -> Result<OwnedFd, LinkError> {
 impl Receive for PacketReceive {
     fn receive(&mut self, batch: &mut Batch, drops: &DropCounters) -> io::Result<usize> {
         let first = batch.len();
-        let mut truncated = 0;
-        while let Some(frame) = self.ring.next() {
-            if frame.is_truncated {
-                truncated += 1;
+        while self.large.write(batch) {
+            let Some(frame) = self.ring.next() else { break };
+            if frame.is_truncated || frame.offload.gso_type != VirtioHeader::GSO_NONE {
+                if let Err(reason) = self.large.take(&frame, self.ring.socket()) {
+                    drops.count(reason, 1);
+                }
                 self.ring.give_back();
                 continue;
             }
@@ -117,7 +126,6 @@ impl Receive for PacketReceive {
                 self.completed += 1;
             }
         }
-        drops.count(DropReason::Truncated, truncated);
         batch.close_train(first, None, 0);
         Ok(batch.len() - first)
     }

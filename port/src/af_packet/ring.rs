@@ -3,8 +3,10 @@
 #![expect(unsafe_code, reason = "the kernel writes into the mapped ring")]
 
 use crate::link::{check, set_option};
+use crate::tun::virtio::VirtioHeader;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::net::{RecvFlags, recv};
 use std::ffi::c_void;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,6 +31,8 @@ pub(super) struct Ring {
     /// Bytes of a slot, and slots: powers of two.
     slot: usize,
     slots: usize,
+    /// Whether the kernel says of each frame what it has left to a network card.
+    has_offloads: bool,
 }
 
 // SAFETY: the mapping belongs to the ring alone, and moves with it.
@@ -36,7 +40,7 @@ unsafe impl Send for Ring {}
 
 /// A received frame in its slot.
 pub(super) struct Frame<'a> {
-    /// The frame without a VLAN tag that the kernel took off.
+    /// The frame without a VLAN tag that the kernel took off; its begin, if it did not fit the slot.
     pub bytes: &'a [u8],
     /// That tag.
     pub vlan: Option<[u8; 4]>,
@@ -44,6 +48,10 @@ pub(super) struct Frame<'a> {
     pub is_partial: bool,
     /// Whether it did not fit the slot.
     pub is_truncated: bool,
+    /// Whether it is whole in the queue of the socket, and must be taken from there.
+    pub has_copy: bool,
+    /// What the kernel has left to a network card.
+    pub offload: VirtioHeader,
 }
 
 impl Ring {
@@ -52,6 +60,9 @@ impl Ring {
         let slot = (HEADER + frame).next_power_of_two().clamp(SLOT, BLOCK);
         let slots = (RING / slot).max(LEAST_SLOTS);
         set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_VERSION, &TPACKET_V2)?;
+        // Without them, super-packets are truncated. What does not fit a slot is queued whole.
+        let option = |name| set_option(socket.as_fd(), libc::SOL_PACKET, name, &1i32).is_ok();
+        let has_offloads = option(libc::PACKET_VNET_HDR) && option(libc::PACKET_COPY_THRESH);
         let request = libc::tpacket_req {
             tp_block_size: BLOCK as libc::c_uint,
             tp_block_nr: (slot * slots / BLOCK) as libc::c_uint,
@@ -62,7 +73,7 @@ impl Ring {
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: a new mapping of the socket's ring, at an address that the kernel chooses.
         let start = unsafe { mmap(std::ptr::null_mut(), slot * slots, access, flags, &socket, 0) }?;
-        Ok(Self { socket, start, next: 0, slot, slots })
+        Ok(Self { socket, start, next: 0, slot, slots, has_offloads })
     }
 
     pub(super) fn socket(&self) -> &OwnedFd {
@@ -91,7 +102,7 @@ impl Ring {
         let header = unsafe { &*self.slot().cast::<libc::tpacket2_hdr>() };
         let (offset, length) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
         let is_truncated = header.tp_snaplen < header.tp_len || offset + length > self.slot || length < 14;
-        let length = if is_truncated { 0 } else { length };
+        let length = if length < 14 || offset + length > self.slot { 0 } else { length };
         // SAFETY: the bytes are in the slot, as was checked, which is ours until it is given back.
         let bytes = unsafe { std::slice::from_raw_parts(self.slot().byte_add(offset).cast(), length) };
         let has_tag = state & libc::TP_STATUS_VLAN_VALID != 0;
@@ -102,7 +113,19 @@ impl Ring {
             [a, b, c, d]
         });
         let is_partial = state & libc::TP_STATUS_CSUMNOTREADY != 0;
-        Some(Frame { bytes, vlan, is_partial, is_truncated })
+        let has_copy = self.has_offloads && state & libc::TP_STATUS_COPY != 0;
+        Some(Frame { bytes, vlan, is_partial, is_truncated, has_copy, offload: self.offload(offset) })
+    }
+
+    /// What the kernel has written before the frame at this offset of the slot.
+    #[inline]
+    fn offload(&self, offset: usize) -> VirtioHeader {
+        let is_there = size_of::<libc::tpacket2_hdr>() + VirtioHeader::LENGTH..=self.slot;
+        if !self.has_offloads || !is_there.contains(&offset) {
+            return VirtioHeader::default();
+        }
+        // SAFETY: the bytes are in the slot, as was checked, which is ours until it is given back; any bytes are a header.
+        unsafe { self.slot().byte_add(offset - VirtioHeader::LENGTH).cast::<VirtioHeader>().read_unaligned() }
     }
 
     /// Gives the slot of the last frame back to the kernel.
@@ -117,8 +140,9 @@ impl Ring {
     /// Gives all frames that have arrived back unread.
     pub(super) fn empty(&mut self) {
         for _ in 0..self.slots {
-            if self.next().is_none() {
-                return;
+            let Some(frame) = self.next() else { return };
+            if frame.has_copy {
+                let _ = recv(&self.socket, &mut [0; 1], RecvFlags::DONTWAIT);
             }
             self.give_back();
         }

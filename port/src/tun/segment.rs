@@ -17,6 +17,8 @@ use zerocopy::FromBytes;
 #[derive(Clone, Copy, Debug)]
 pub struct Segmenter {
     transport: Option<Transport>,
+    /// Bytes before each packet that are left to the caller.
+    before: usize,
     /// The offset of the layer 4 header.
     transport_start: usize,
     /// The length of all headers, which each segment repeats.
@@ -45,6 +47,7 @@ impl Segmenter {
                 let length = packet.len();
                 return Ok(Self {
                     transport: None,
+                    before: 0,
                     transport_start: 0,
                     header_length: length,
                     segment: 0,
@@ -72,7 +75,14 @@ impl Segmenter {
             return Err(Malformed);
         }
         let segment = usize::from(header.gso_size);
-        Ok(Self { transport: Some(transport), transport_start, header_length, segment, done: 0 })
+        let transport = Some(transport);
+        Ok(Self { transport, before: 0, transport_start, header_length, segment, done: 0 })
+    }
+
+    /// Leaves so many bytes before each packet, for the header of a frame.
+    #[must_use]
+    pub fn behind(self, before: usize) -> Self {
+        Self { before, ..self }
     }
 
     /// Whether the packet is UDP.
@@ -83,12 +93,15 @@ impl Segmenter {
     /// Appends the remaining segments of `packet`; returns false if `batch` is full before the end.
     pub fn write(&mut self, packet: &[u8], batch: &mut Batch) -> bool {
         let Some(transport) = self.transport else {
-            return batch.append(packet.len()).map(|bytes| bytes.copy_from_slice(packet)).is_some();
+            let room = batch.append(self.before + packet.len());
+            return room.map(|bytes| bytes[self.before..].copy_from_slice(packet)).is_some();
         };
         let (headers, payload) = packet.split_at(self.header_length);
         while self.done < payload.len() {
             let end = payload.len().min(self.done + self.segment);
-            let Some(bytes) = batch.append(self.header_length + end - self.done) else { return false };
+            let length = self.header_length + end - self.done;
+            let Some(bytes) = batch.append(self.before + length) else { return false };
+            let bytes = &mut bytes[self.before..];
             bytes[..self.header_length].copy_from_slice(headers);
             bytes[self.header_length..].copy_from_slice(&payload[self.done..end]);
             self.finish(transport, bytes, end == payload.len());

@@ -280,3 +280,56 @@ fn peers_that_cannot_be_of_a_gateway_are_refused_with_what_to_type() {
     let (_, warnings) = parse(&one_way).and_then(|tree| Settings::new(&tree)).expect("it is right");
     assert!(warnings.iter().any(|it| it.contains("no policy with direction in names ike b")), "{warnings:?}");
 }
+
+#[test]
+fn ports_and_sas_have_what_files_of_ipsec_secgw_do_not() {
+    let read = gateway(&format!(
+        "{GATEWAY}set interfaces secgw sgw0 port 0 address 10.1.0.1\nset interfaces secgw sgw0 port 0 address fd01::1\n\
+         set interfaces secgw sgw0 port 1 defer-napi\nset interfaces secgw sgw0 sa to-b lifetime 3600\n\
+         set interfaces secgw sgw0 sa to-b life-bytes 1000000\nset interfaces secgw sgw0 sa to-b life-packets 5000\n"
+    ));
+    let addresses: Vec<String> = read.ports[&0].addresses.iter().map(ToString::to_string).collect();
+    assert_eq!((addresses, read.ports[&1].defers_napi), (vec!["10.1.0.1".into(), "fd01::1".into()], true));
+    let of = |direction| read.sas.iter().find(|sa| sa.direction == direction).expect("it is there").limits;
+    assert_eq!(of(Direction::Outbound), Limits { seconds: 3600, bytes: 1_000_000, packets: 5000 });
+    assert!(!of(Direction::Inbound).is_any());
+    let error = wrong(&format!(
+        "{}set interfaces secgw sgw0 port 0 defer-napi\n",
+        GATEWAY.replace("driver packet", "driver tap")
+    ));
+    assert!(error.reason.contains("defer-napi is for driver af-xdp or packet"), "{error}");
+    let of_ike = format!("{}{PEERS}set interfaces secgw sgw0 port 1 address 192.0.2.7\n", with_ike());
+    assert!(wrong(&of_ike).reason.contains("would take ARP of eth2 from the kernel"));
+}
+
+#[test]
+fn an_sa_in_transport_mode_has_no_addresses() {
+    let transport = GATEWAY.replace("sa to-b local-address 192.0.2.1", "sa to-b mode transport").replace(
+        "set interfaces secgw sgw0 sa to-b remote-address 192.0.2.2\n",
+        "set interfaces secgw sgw0 sa to-b mss 1300\n",
+    );
+    let read = gateway(&transport);
+    let sa = read.sas.iter().find(|sa| sa.spi == 1005).expect("it is there");
+    assert_eq!((sa.mode, sa.mss), (Mode::Transport, 1300));
+    for word in ["local-address 192.0.2.1", "udp-encapsulation"] {
+        let error = wrong(&format!("{transport}set interfaces secgw sgw0 sa to-b {word}\n"));
+        assert!(error.reason.contains("is for mode tunnel"), "{error}");
+    }
+    for (encryption, bytes, hash) in [("aes192ctr", 28, "sha256"), ("3des", 24, "aesxcbc")] {
+        let (key, hash_key) = ("ab".repeat(bytes), "cd".repeat(if hash == "aesxcbc" { 16 } else { 32 }));
+        let text = GATEWAY
+            .replace("from-b encryption aes256", &format!("from-b encryption {encryption}"))
+            .replace(
+                "from-b key 000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0f",
+                &format!("from-b key {key}"),
+            )
+            .replace("from-b hash sha1", &format!("from-b hash {hash}"))
+            .replace(
+                "from-b hash-key 000102030405060708090a0b0c0d0e0f10111213",
+                &format!("from-b hash-key {hash_key}"),
+            );
+        let read = gateway(&text);
+        let sa = read.sas.iter().find(|sa| sa.spi == 1006).expect("it is there");
+        assert!(sa.protection.transform().is_some(), "{}", sa.protection.name());
+    }
+}

@@ -1,6 +1,6 @@
-//! ARP (RFC 826) for the tester's ports: the messages, read and written.
+//! ARP (RFC 826): the two messages by which a station finds the hardware address of an IPv4 address.
 
-use packet::header::ethernet::{self, EthernetHeader};
+use super::ethernet::{self, EthernetHeader};
 use std::net::Ipv4Addr;
 use zerocopy::IntoBytes;
 

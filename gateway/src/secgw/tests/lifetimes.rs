@@ -1,0 +1,98 @@
+//! SAs of the file that end.
+
+use super::*;
+use packet::DropReason::{CounterExhausted, KeyExpired};
+
+fn with(words: &str) -> String {
+    file()
+        .replace("sa out 5 ", &format!("sa out 5 {words} "))
+        .replace("sa in 5 ", &format!("sa in 5 {words} "))
+}
+
+fn inner() -> Vec<u8> {
+    ours(&packet(ICMP, [192, 168, 2, 2], 0, &[8, 0, 1, 2, 3, 4, 5, 6]))
+}
+
+fn arrived(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    frames.iter().map(|sent| [&OURS[..], &sent[6..]].concat()).collect()
+}
+
+/// Reloads a file, or says why not.
+fn reload(scene: &Scene, file: &str) -> Result<Vec<String>, String> {
+    let plan = plan(file, WORDS).unwrap_or_else(|refused| panic!("{refused:?}"));
+    let control = Control::new(Arc::clone(&scene.statistics), Arc::new(AwsLc), "x.cfg");
+    control.replace(&plan).map_err(|error| error.in_file("x.cfg"))
+}
+
+#[test]
+fn after_its_packets_an_sa_carries_nothing_and_nothing_leaves_in_clear() {
+    let mut scene = Scene::new(&with("life-packets 3"));
+    let [_, sent] = scene.carry(0, &[inner(), inner()]);
+    assert_eq!((sent.len(), scene.statistics.news()), (2, Vec::<String>::new()));
+    let [_, last] = scene.carry(0, &[inner()]);
+    assert_eq!(last.len(), 1);
+    assert_eq!(scene.carry(0, &[inner(), inner()]), NOTHING);
+    assert_eq!(scene.dropped(), [(CounterExhausted, 2)]);
+    let news = scene.statistics.news();
+    assert!(news.len() == 1 && news[0].contains("sa out 5, line 6, has reached the end"), "{news:?}");
+    assert!(news[0].contains("fix: write a new key") && scene.statistics.news().is_empty(), "once");
+    // The other end counts what arrives.
+    assert_eq!(scene.carry(1, &arrived(&sent))[0].len(), 2);
+    assert_eq!(scene.carry(1, &arrived(&last))[0].len(), 1);
+    let shown = scene.statistics.show();
+    for direction in ["out", "in"] {
+        let sa = shown.sas.iter().find(|sa| sa.direction == direction && sa.spi == 5);
+        let left = sa.and_then(|sa| sa.lifetime.clone()).expect("it has a limit");
+        assert_eq!(
+            (left.packets, left.has_ended, left.bytes, left.text()),
+            (Some(0), true, None, "ended".into())
+        );
+    }
+    assert!(shown.sas.iter().filter(|sa| sa.spi == 6).all(|sa| sa.lifetime.is_none()));
+    assert!(
+        scene
+            .statistics
+            .to_string()
+            .contains("sa out 5 aes-128-gcm: 3 packets, 294 bytes; 2 counter-exhausted; ended"),
+        "{}",
+        scene.statistics
+    );
+}
+
+#[test]
+fn bytes_and_seconds_end_an_sa_in_both_directions() {
+    let mut scene = Scene::new(&with("life-bytes 200"));
+    let [_, sent] = scene.carry(0, &[inner(), inner()]);
+    let [_, more] = scene.carry(0, &[inner()]);
+    assert!(sent.len() == 2 && more.len() <= 1);
+    while !scene.carry(0, &[inner()])[1].is_empty() {
+        assert!(scene.dropped().is_empty());
+    }
+    assert_eq!(scene.dropped(), [(KeyExpired, 1)]);
+
+    let mut scene = Scene::new(&with("lifetime 1"));
+    let [_, sent] = scene.carry(0, &[inner(), inner()]);
+    assert_eq!(scene.carry(1, &arrived(&sent[..1]))[0].len(), 1);
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    assert_eq!(scene.carry(0, &[inner()]), NOTHING);
+    assert_eq!(scene.carry(1, &arrived(&sent[1..])), NOTHING);
+    assert_eq!(scene.dropped(), [(KeyExpired, 2)]);
+    assert_eq!(scene.statistics.news().len(), 2, "both directions");
+}
+
+#[test]
+fn a_reload_gives_a_key_no_further_life() {
+    let mut scene = Scene::new(&with("life-packets 3"));
+    assert_eq!(scene.carry(0, &[inner(), inner()])[1].len(), 2);
+    assert_eq!(reload(&scene, &format!("\n{}", with("life-packets 3"))), Ok(Vec::new()));
+    let said = reload(&scene, &with("life-packets 30")).expect_err("it is the same key");
+    assert!(said.starts_with("x.cfg:6: error: sa out 5") && said.contains("write a new key"), "{said}");
+    // It goes, and comes again.
+    let other = with("life-packets 3").replace(&["a1"; 20].join(":"), &["b3"; 20].join(":"));
+    assert!(reload(&scene, &other).is_ok_and(|changes| !changes.is_empty()));
+    assert_eq!(scene.carry(0, &[inner(), inner(), inner()])[1].len(), 3, "another key");
+    assert!(reload(&scene, &with("life-packets 3")).is_ok_and(|changes| !changes.is_empty()));
+    assert_eq!(scene.carry(0, &[inner()])[1].len(), 1);
+    assert_eq!(scene.carry(0, &[inner()]), NOTHING);
+    assert_eq!(scene.dropped(), [(CounterExhausted, 1)]);
+}
