@@ -77,9 +77,10 @@ pub struct Refused {
 impl ProbeSocket {
     /// A socket for ICMP echo that receives only replies; needs CAP_NET_RAW.
     pub fn echo(is_v4: bool) -> Result<Self, Errno> {
-        let (family, protocol) = match is_v4 {
-            true => (AddressFamily::INET, rustix::net::ipproto::ICMP),
-            false => (AddressFamily::INET6, rustix::net::ipproto::ICMPV6),
+        let (family, protocol) = if is_v4 {
+            (AddressFamily::INET, rustix::net::ipproto::ICMP)
+        } else {
+            (AddressFamily::INET6, rustix::net::ipproto::ICMPV6)
         };
         let fd = socket_with(family, SocketType::RAW, FLAGS, Some(protocol))?;
         if is_v4 {

@@ -4,10 +4,11 @@ mod reflector;
 
 use crate::daemon::{Site, key_pair, lines};
 use crate::ipsec;
-use crate::support::{PATIENCE, answers, ask, postern, sites};
+use crate::support::{PATIENCE, answers, ask, postern, sites, sites_and};
 use lab::{Lab, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -26,7 +27,11 @@ fn write(site: &Site, wireguard: &[String], monitor: &[&str]) {
 
 /// Two sites with a tunnel, and what each has of the path monitor.
 fn started(monitors: [&[&str]; 2]) -> Option<(Lab, Site, Site, [Vec<String>; 2])> {
-    let mut lab = sites()?;
+    Some(started_in(sites()?, monitors))
+}
+
+/// The same, in a lab that has these sites.
+fn started_in(mut lab: Lab, monitors: [&[&str]; 2]) -> (Lab, Site, Site, [Vec<String>; 2]) {
     let (a_keys, b_keys) = (key_pair(), key_pair());
     let (mut a, mut b) = (Site::new(&lab, "a", &a_keys.0), Site::new(&lab, "b", &b_keys.0));
     let wireguard = [lines(0, &b_keys.1, &[]), lines(1, &a_keys.1, &[])];
@@ -35,7 +40,21 @@ fn started(monitors: [&[&str]; 2]) -> Option<(Lab, Site, Site, [Vec<String>; 2])
     a.start(&mut lab);
     b.start(&mut lab);
     wait_until(PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
-    Some((lab, a, b, wireguard))
+    (lab, a, b, wireguard)
+}
+
+/// The capabilities of the thread that sends probes, and its mode of seccomp.
+fn rights(site: &Site) -> Option<(String, String)> {
+    let process = site.process.expect("it was started").id();
+    for task in std::fs::read_dir(format!("/proc/{process}/task")).ok()? {
+        let status = std::fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+        let field =
+            |name: &str| Some(status.lines().find_map(|line| line.strip_prefix(name))?.trim().to_owned());
+        if field("Name:")? == "path" {
+            return Some((field("CapPrm:")?, field("Seccomp:")?));
+        }
+    }
+    None
 }
 
 /// What is known of the targets of a daemon.
@@ -102,6 +121,7 @@ fn echo_and_stamp_measure_a_tunnel_and_notice_its_end() {
         );
     }
 
+    assert_eq!(rights(&a), Some(("0000000000000000".to_owned(), "2".to_owned())), "it has none");
     let process = b.process.expect("it was started");
     b.signal(Signal::KILL);
     wait_until(PATIENCE, || lab.ended(process).is_some()).expect("it ends");
@@ -113,6 +133,75 @@ fn echo_and_stamp_measure_a_tunnel_and_notice_its_end() {
     b.start(&mut lab);
     for name in ["echo", "stamp"] {
         becomes(&a.socket, name, 2 * PATIENCE, |it| it["state"] == "answers");
+    }
+}
+
+/// How long a relay keeps each datagram.
+const KEPT: Duration = Duration::from_millis(100);
+
+/// Sends what comes to a port of `b` on to its WireGuard port, and back, each time later.
+fn relay(lab: &Lab, port: u16) {
+    let bound = lab.enter("b", || -> std::io::Result<(UdpSocket, UdpSocket)> {
+        let inside = UdpSocket::bind("127.0.0.1:0")?;
+        inside.connect("127.0.0.1:51820")?;
+        Ok((UdpSocket::bind(("192.168.77.2", port))?, inside))
+    });
+    let (outside, inside) = bound.expect("entered").expect("the ports are free");
+    let (to_outside, to_inside) =
+        (outside.try_clone().expect("one more"), inside.try_clone().expect("one more"));
+    let (sender, caller) = std::sync::mpsc::channel();
+    // They end with the test's process.
+    std::thread::spawn(move || {
+        let mut buffer = [0; 2000];
+        while let Ok((length, from)) = outside.recv_from(&mut buffer) {
+            std::thread::sleep(KEPT);
+            let _ = sender.send(from);
+            let _ = to_inside.send(&buffer[..length]);
+        }
+    });
+    std::thread::spawn(move || {
+        let (mut buffer, mut to) = ([0; 2000], None);
+        loop {
+            let Ok(length) = inside.recv(&mut buffer) else { continue };
+            std::thread::sleep(KEPT);
+            to = caller.try_iter().last().or(to);
+            if let Some(to) = to {
+                let _ = to_outside.send_to(&buffer[..length], to);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_delay_of_the_path_is_measured_whatever_answers() {
+    let Some(mut lab) = sites() else { return };
+    let (a_keys, b_keys) = (key_pair(), key_pair());
+    let (mut a, mut b) = (Site::new(&lab, "a", &a_keys.0), Site::new(&lab, "b", &b_keys.0));
+    let by_relay = |line: String| line.replace("peer other port 51820", "peer other port 51999");
+    let [mut ours, mut theirs] = [lines(0, &b_keys.1, &[]), lines(1, &a_keys.1, &[])];
+    ours = ours.into_iter().map(by_relay).collect();
+    theirs.retain(|line| !line.starts_with("peer other address") && !line.starts_with("peer other port"));
+    write(
+        &a,
+        &ours,
+        &[
+            "interface wg0",
+            "target echo address 10.66.0.2",
+            "target echo interface wg0",
+            "target stamp address 10.66.0.2",
+            "target stamp interface wg0",
+            "target stamp protocol stamp",
+        ],
+    );
+    write(&b, &theirs, &["reflector listen-address 10.66.0.2"]);
+    b.start(&mut lab);
+    relay(&lab, 51999);
+    a.start(&mut lab);
+    for name in ["echo", "stamp"] {
+        let path = becomes(&a.socket, name, 2 * PATIENCE, is_measured);
+        let least = number(&path["rtt_least_seconds"]);
+        // Both ways; machines that run tests are busy.
+        assert!((0.2..0.7).contains(&least), "{path:#}");
     }
 }
 
@@ -148,6 +237,22 @@ fn a_hop_that_swallows_large_packets_is_named_and_the_fix_mends_it() {
     a.reload();
     let path = becomes(&a.socket, "b", PATIENCE, |it| it["mtu"] == "fits");
     assert_eq!((&path["path_mtu_bytes"], &path["problem"]), (&1312.into(), &Value::Null), "{path:#}");
+}
+
+#[test]
+fn a_smaller_link_that_tells_is_no_black_hole() {
+    let Some(lab) = sites_and(&["h"]) else { return };
+    lab.connect(("b", "lan", "10.50.0.1/24"), ("h", "lan", "10.50.0.5/24")).expect("veth exists");
+    for site in ["b", "h"] {
+        lab.ip(site, "link set lan mtu 1300").expect("it is there");
+    }
+    lab.ip("h", "route add default via 10.50.0.1").expect("a route");
+    let forward = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1");
+    lab.enter("b", forward).expect("it is there").expect("it forwards");
+    let monitor = ["target h address 10.50.0.5", "target h interface wg0"];
+    let (_lab, a, _b, _) = started_in(lab, [&monitor, &[]]);
+    let path = becomes(&a.socket, "h", SEARCH, |it| it["mtu"] == "told");
+    assert_eq!((&path["path_mtu_bytes"], &path["problem"]), (&1300.into(), &Value::Null), "{path:#}");
 }
 
 #[test]

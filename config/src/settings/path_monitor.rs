@@ -351,8 +351,8 @@ fn behind_ipsec(
 ) -> Result<Behind, (String, String)> {
     let peers = settings.ipsec.peers.iter().filter(|(name, _)| peer.is_none_or(|peer| peer == name.as_str()));
     let tunnels =
-        peers.flat_map(|(name, it)| it.tunnels.iter().map(move |(number, tunnel)| (name, number, tunnel)));
-    let prefixes = tunnels.flat_map(|(name, number, tunnel): (_, _, &Box<Tunnel>)| {
+        peers.flat_map(|(name, it)| it.tunnels.iter().map(move |(number, tunnel)| (name, number, &**tunnel)));
+    let prefixes = tunnels.flat_map(|(name, number, tunnel): (_, _, &Tunnel)| {
         tunnel.remote.prefixes.iter().map(move |net| (net, (name, number, tunnel.mtu)))
     });
     let path = "vpn ipsec site-to-site peer";

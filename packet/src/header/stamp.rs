@@ -151,7 +151,7 @@ pub fn pad(seed: u64, length: usize, out: &mut Vec<u8>) {
 /// A time since 1970 in NTP's format.
 pub fn ntp(since_1970: std::time::Duration) -> u64 {
     let seconds = (since_1970.as_secs() + NTP_EPOCH) & 0xffff_ffff;
-    seconds << 32 | (u64::from(since_1970.subsec_nanos()) << 32) / 1_000_000_000
+    (seconds << 32) | ((u64::from(since_1970.subsec_nanos()) << 32) / 1_000_000_000)
 }
 
 #[cfg(test)]
