@@ -450,11 +450,11 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_is_silent_or_never_ends_is_given_up() {
-        let (port, _served) = server(&["220 a\r\n"]).await;
-        let error = send(&to(port, None), &MESSAGE, Duration::from_millis(100)).await.expect_err("silence");
-        assert!(matches!(error, MailError::Silent) && error.is_temporary());
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("bound").port();
+        let error = send(&to(port, None), &MESSAGE, Duration::from_millis(100)).await.expect_err("silence");
+        assert!(matches!(error, MailError::Silent) && error.is_temporary());
+        drop(listener.accept().await);
         for piece in [&b"220-again and again\r\n"[..], b"220 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"] {
             let plain = to(port, None);
             let error = tokio::join!(send(&plain, &MESSAGE, DEADLINE), async {

@@ -90,7 +90,7 @@ pub(super) static NODES: &[Node] = &[
     value(
         "service health alert <name> mail port",
         Type::Number(1, 65_535),
-        "TCP port of the mail server (default: 587; 465 with tls implicit, 25 with tls none)",
+        "TCP port (default: 587; with tls implicit 465, none 25)",
     ),
     value(
         "service health alert <name> mail server",
