@@ -112,13 +112,18 @@ fn outbound_drops_are_seen_with_their_stage_and_their_peer() {
     bed.carry();
     bed.peer.endpoint.store(Some(Endpoint::new("192.0.2.2:51820".parse().expect("literal"))));
     bed.allow(&[]);
-    push(&bed, &[v4(1, 100, 0), vec![0x45; 9]]);
+    push(&bed, &[v4(1, 100, 0)]);
+    push(&bed, &[vec![0x45; 9]]);
     bed.carry();
     let berlin = || Some("berlin".to_owned());
     let mut seen = drops(&open);
     seen.sort_by_key(|(reason, ..)| reason.name());
-    let expected = [(DropReason::NoEndpoint, "route", berlin()), (DropReason::NoRoute, "route", None)];
-    assert_eq!(seen, expected, "the train of the second one is one packet to its look-up");
+    let expected = [
+        (DropReason::Malformed, "classify", None),
+        (DropReason::NoEndpoint, "route", berlin()),
+        (DropReason::NoRoute, "route", None),
+    ];
+    assert_eq!(seen, expected);
 }
 
 #[test]

@@ -17,7 +17,9 @@ const TRAFFIC: &[&str] = &["monitor", "traffic", "interface", "wg0"];
 fn read(file: &Path, fields: &[&str]) -> Vec<Vec<String>> {
     let mut tshark = Command::new("tshark");
     tshark.args(["-n", "-T", "fields", "-r"]).arg(file).env("HOME", "/nonexistent");
-    fields.iter().for_each(|field| _ = tshark.args(["-e", field]));
+    for field in fields {
+        tshark.args(["-e", field]);
+    }
     let output = tshark.output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -74,19 +74,18 @@ enum AskedWhich {
 }
 
 impl Asked {
-    fn wanted(self) -> Result<Wanted, Response> {
+    /// What the capture wants; none for bytes of a packet that cannot be kept.
+    fn wanted(self) -> Option<Wanted> {
         let snap_length = self.snap_length.unwrap_or(SNAP_LENGTH);
         if !SNAP_LENGTHS.contains(&snap_length) {
-            let [least, most] = [SNAP_LENGTHS.start(), SNAP_LENGTHS.end()];
-            let why = format!("{snap_length} bytes of each packet cannot be kept");
-            return Err(problem(StatusCode::BAD_REQUEST, why, format!("ask for {least} to {most}")));
+            return None;
         }
         let which = match self.which {
             AskedWhich::Carried => Which::Carried,
             AskedWhich::All => Which::All,
             AskedWhich::Dropped => Which::Dropped,
         };
-        Ok(Wanted { peer: self.peer, which, snap_length })
+        Some(Wanted { peer: self.peer, which, snap_length })
     }
 }
 
@@ -99,7 +98,12 @@ pub(super) async fn capture(
     let Query(asked) = asked.map_err(|rejection| {
         problem(StatusCode::BAD_REQUEST, rejection.body_text(), "ask for peer, which and snap_length")
     })?;
-    let wanted = asked.wanted()?;
+    let snap_length = asked.snap_length.unwrap_or_default();
+    let wanted = asked.wanted().ok_or_else(|| {
+        let [least, most] = [SNAP_LENGTHS.start(), SNAP_LENGTHS.end()];
+        let why = format!("{snap_length} bytes of each packet cannot be kept");
+        problem(StatusCode::BAD_REQUEST, why, format!("ask for {least} to {most}"))
+    })?;
     let Some(interface) = shown.interfaces().find(|interface| interface.name() == name) else {
         let why = format!("{name} is no tunnel interface of this daemon");
         return Err(problem(StatusCode::NOT_FOUND, why, "postern show interfaces"));

@@ -58,20 +58,19 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Which lines it wants, and what is traced for it.
-    fn wanted(self) -> Result<(Wanted, Option<Trace>), Response> {
-        let refused = |why: String, fix: &str| problem(StatusCode::BAD_REQUEST, why, fix);
+    /// Which lines it wants, and what is traced for it; or why it cannot have them, and what to ask for.
+    fn wanted(self) -> Result<(Wanted, Option<Trace>), (String, String)> {
         let named = |name: String| {
-            let names = Subsystem::ALL.map(Subsystem::name).join(", ");
-            let unknown = || refused(format!("{name} is no subsystem"), &format!("one of {names}"));
-            Subsystem::named(&name).ok_or_else(unknown)
+            let names = || Subsystem::ALL.map(Subsystem::name).join(", ");
+            Subsystem::named(&name)
+                .ok_or_else(|| (format!("{name} is no subsystem"), format!("one of {}", names())))
         };
         let subsystem = self.subsystem.map(named).transpose()?;
         let trace = match (self.trace, subsystem, &self.peer) {
             (false, ..) => None,
             (true, Some(subsystem), Some(peer)) => Some(Trace::begin(subsystem, peer)),
             (true, ..) => {
-                return Err(refused("a trace is of one peer".to_owned(), "name subsystem and peer"));
+                return Err(("a trace is of one peer".to_owned(), "name subsystem and peer".to_owned()));
             }
         };
         Ok((Wanted { subsystem, peer: self.peer, traced: trace.is_some() }, trace))
@@ -89,7 +88,7 @@ pub(super) async fn follow(
         let why = format!("{MOST} clients follow the log already");
         problem(StatusCode::TOO_MANY_REQUESTS, why, "end one of them")
     })?;
-    let (wanted, trace) = asked.wanted()?;
+    let (wanted, trace) = asked.wanted().map_err(|(why, fix)| problem(StatusCode::BAD_REQUEST, why, fix))?;
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         send(&sender, &wanted).await;

@@ -28,18 +28,12 @@ pub fn outbound(batch: &mut Batch, drops: &DropCounters, classified: &mut Vec<Cl
     classified.clear();
     for train in 0..batch.trains().len() {
         let packets = batch.trains()[train].packets.clone();
-        match IpPacket::parse(batch.packet(packets.start)) {
-            Ok(ip) => {
-                classified.push(Classified {
-                    packets,
-                    destination: ip.destination(),
-                    ds_field: ip.ds_field(),
-                });
-            }
-            Err(_) => {
-                drops.count(DropReason::Malformed, packets.len());
-                batch.note_drops_of(packets, DropReason::Malformed);
-            }
+        if let Ok(ip) = IpPacket::parse(batch.packet(packets.start)) {
+            let (destination, ds_field) = (ip.destination(), ip.ds_field());
+            classified.push(Classified { packets, destination, ds_field });
+        } else {
+            drops.count(DropReason::Malformed, packets.len());
+            batch.note_drops_of(packets, DropReason::Malformed);
         }
     }
 }

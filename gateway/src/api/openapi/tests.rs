@@ -30,7 +30,9 @@ fn every_route_is_in_the_document() {
     let routes: BTreeSet<&str> = routes.collect();
     assert!(routes.contains("/v1/vpn/ipsec") && routes.contains("/v1/status"), "{routes:?}");
     let described: BTreeSet<&str> = OPERATIONS.iter().map(|operation| operation.path).collect();
-    let missing: Vec<_> = routes.difference(&described).collect();
+    // Streams for clients on the machine have no schema: docs/api.md has them.
+    let missing = routes.difference(&described).filter(|route| !route.starts_with("/v1/local/"));
+    let missing: Vec<_> = missing.collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 

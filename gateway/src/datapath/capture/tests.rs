@@ -88,7 +88,9 @@ fn each_capture_gets_what_it_wants() {
     assert!(tap.is_on() && tap.wants_drops());
     let (berlin, rome) = (peer("berlin"), peer("rome"));
     tap.note_owners([(0..2, &berlin), (2..3, &rome)].into_iter());
-    [0, 2, 3].into_iter().for_each(|index| batch.drop_packet(index, DropReason::ForeignSource, &drops));
+    for index in [0, 2, 3] {
+        batch.drop_packet(index, DropReason::ForeignSource, &drops);
+    }
     tap.report(&admit::STAGE, &mut batch);
     tap.carry(0..2, &berlin, &batch);
     let dropped = Some((DropReason::ForeignSource, "admit"));
