@@ -4,6 +4,7 @@ use crate::lcores::carry_between;
 use crate::secgw::{ADDRESSES, answers, connect, file, scene, start, start_with};
 use crate::secgw_fragments::of_one_family;
 use crate::secgw_jumbo::set_mtu;
+use crate::secgw_ports::deferred;
 use crate::support::{PATIENCE, postern};
 use lab::postern::Postern;
 use lab::{Lab, wait_until};
@@ -283,4 +284,44 @@ fn the_daemon_carries_jumbo_frames_and_waits_for_a_link_that_is_long_enough() {
             assert!(!text.contains(&format!("dropped {reason}")), "{text}");
         }
     }
+}
+
+#[test]
+fn the_daemon_answers_for_addresses_of_ports_defers_napi_and_has_sas_that_end() {
+    let Some(mut lab) = scene(1) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("both.cfg");
+    std::fs::write(&path, file(&vec!["a1"; 20].join(":"))).expect("it can be written");
+    let more = ["port 0 address 192.168.1.9", "port 0 defer-napi", "sa there life-packets 100"];
+    let mut left = Postern::new(&lab, "left", postern()).expect("a folder");
+    let before = deferred(&lab, "p0");
+    left.write(&configuration(&more));
+    left.start(&mut lab, "info", PATIENCE).unwrap_or_else(|error| panic!("{error}: {}", left.logged()));
+    let right = start(&mut lab, "right", &path, ["net_tap0,iface=dtap0", "net_af_packet0,iface=u0"]);
+    lab.ip("host", "neigh del 192.168.1.9 dev eth0").expect("it is there");
+    is_up(&lab, &left, "with an address of the port");
+    assert_eq!(deferred(&lab, "p0"), "2 20000");
+    // A port without is made anew, and one with again.
+    left.write(&configuration(&[more[0], more[2]]));
+    ask(&left, "reload");
+    is_up(&lab, &left, "without deferral");
+    assert_eq!(deferred(&lab, "p0"), before);
+    left.write(&configuration(&more));
+    ask(&left, "reload");
+    is_up(&lab, &left, "with deferral again");
+    assert_eq!(deferred(&lab, "p0"), "2 20000");
+    // Another limit needs another key.
+    left.write(&configuration(&[more[0], more[1], "sa there life-packets 100000"]));
+    let said = ask(&left, "reload");
+    assert!(said.contains("write a new key at both ends"), "{said}");
+    left.write(&configuration(&more));
+    let said = ask(&left, "reload");
+    assert!(!said.contains("error"), "{said}");
+    wait_until(4 * PATIENCE, || !answers(&lab, "192.168.2.2")).expect("it ends after 100 packets");
+    assert!(ask(&left, "show secgw sa").contains("ended"), "{}", ask(&left, "show secgw sa"));
+    wait_until(PATIENCE, || left.logged().contains("has reached the end of its lifetime"))
+        .unwrap_or_else(|error| panic!("{error}: {}", left.logged()));
+    lab.kill(left.process.expect("it runs"), Signal::TERM);
+    assert_eq!(deferred(&lab, "p0"), before, "the end of the daemon puts it back");
+    lab.kill(right, Signal::TERM);
 }

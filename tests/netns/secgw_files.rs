@@ -90,6 +90,32 @@ fn frames_of_a_file_are_sealed_into_another_and_opened_by_a_second_gateway_and_b
 }
 
 #[test]
+fn esp_in_udp_passes_from_file_to_file_with_a_nat_between_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| folder.path().join(name);
+    let load =
+        Load { name: "x".into(), sizes: vec![200], flows: 90, rules: 3, spread: Spread::All, reassemble: 0 };
+    std::fs::write(file("x.cfg"), load.file().replace(" mode ", " udp-encap mode "))
+        .expect("it can be written");
+    let clear = load.frames();
+    port::pcap::write_frames(&file("clear"), clear.iter().map(Vec::as_slice)).expect("it can be written");
+    through(folder.path(), Way::Outbound, ["clear", "sealed"]);
+    let mut sealed = port::pcap::read(&file("sealed")).expect("it is whole");
+    assert_eq!(sealed.len(), 90);
+    for packet in &mut sealed {
+        let ports = [4500_u16, 4500].map(u16::to_be_bytes).concat();
+        assert_eq!((packet[9], &packet[20..24]), (17, &ports[..]), "UDP from 4500 to 4500");
+        // The NAT has another source port.
+        packet[20..22].copy_from_slice(&33_333_u16.to_be_bytes());
+    }
+    let frames: Vec<Vec<u8>> = sealed.iter().map(|packet| [&clear[0][..14], packet].concat()).collect();
+    port::pcap::write_frames(&file("mapped"), frames.iter().map(Vec::as_slice)).expect("it can be written");
+    through(folder.path(), Way::Inbound, ["mapped", "opened"]);
+    let opened = port::pcap::read(&file("opened")).expect("it is whole");
+    assert!(opened.iter().map(Vec::as_slice).eq(clear.iter().map(|frame| &frame[14..])), "each as it was");
+}
+
+#[test]
 fn two_lcores_read_a_file_each_and_one_that_breaks_off_ends_only_itself() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = |name: &str| folder.path().join(name);

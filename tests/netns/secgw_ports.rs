@@ -54,7 +54,7 @@ fn a_tap_interface_that_another_process_is_closing_is_waited_for_but_not_for_lon
 }
 
 /// The settings of deferred NAPI of an interface.
-fn deferred(lab: &Lab, interface: &str) -> String {
+pub fn deferred(lab: &Lab, interface: &str) -> String {
     let files = ["napi_defer_hard_irqs", "gro_flush_timeout"]
         .map(|name| format!("/sys/class/net/{interface}/{name}"));
     let values = lab.run("left", "cat", &[&files[0], &files[1]]).expect("they are there");
