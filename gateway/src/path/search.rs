@@ -223,8 +223,8 @@ mod tests {
         probes
     }
 
-    fn found(mtu: Mtu, size: u32) -> Option<Found> {
-        Some(Found { mtu, size: Some(size) })
+    fn found(mtu: Mtu, size: u32) -> Found {
+        Found { mtu, size: Some(size) }
     }
 
     #[test]
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(search.wanted(Duration::ZERO), None, "its MTU is not known");
         search.set_top(1420);
         assert_eq!(run(&mut search, Duration::ZERO, 1500, false), 1);
-        assert_eq!(search.found(), found(Mtu::Fits, 1420));
+        assert_eq!(search.found(), Some(found(Mtu::Fits, 1420)));
         assert_eq!(run(&mut search, TRUE_FOR / 2, 1500, false), 0);
         assert_eq!(run(&mut search, TRUE_FOR, 1500, false), 1);
         search.set_top(1400);
@@ -249,15 +249,15 @@ mod tests {
             search.set_top(top);
             let probes = run(&mut search, Duration::ZERO, carries, false);
             assert!(probes <= 32, "{probes}");
-            assert_eq!(search.found(), found(Mtu::BlackHole, carries), "{top}");
+            assert_eq!(search.found(), Some(found(Mtu::BlackHole, carries)), "{top}");
             assert_eq!(
                 run(&mut search, TRUE_FOR, carries, false),
                 4,
                 "three of the top, one of what was found"
             );
-            assert_eq!(search.found(), found(Mtu::BlackHole, carries));
+            assert_eq!(search.found(), Some(found(Mtu::BlackHole, carries)));
             assert_eq!(run(&mut search, 2 * TRUE_FOR, top, false), 1);
-            assert_eq!(search.found(), found(Mtu::Fits, top));
+            assert_eq!(search.found(), Some(found(Mtu::Fits, top)));
         }
     }
 
@@ -278,9 +278,9 @@ mod tests {
         search.set_top(1420);
         let probes = run(&mut search, Duration::ZERO, 1380, true);
         assert!(probes <= 8, "{probes}");
-        assert_eq!(search.found(), found(Mtu::Told, 1380));
+        assert_eq!(search.found(), Some(found(Mtu::Told, 1380)));
         search.told(1420, 5000, TRUE_FOR);
-        assert_eq!(search.found(), found(Mtu::Told, 1380), "a size that is no smaller says nothing");
+        assert_eq!(search.found(), Some(found(Mtu::Told, 1380)), "a size that is no smaller says nothing");
     }
 
     #[test]
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!((tries(0.0, Step::Top), tries(0.0, Step::Narrow), tries(0.2, Step::Top)), (3, 2, 5));
         assert_eq!(tries(0.5, Step::Narrow), 10);
         search.passed(1420, Duration::ZERO);
-        assert_eq!(search.found(), found(Mtu::Fits, 1420));
+        assert_eq!(search.found(), Some(found(Mtu::Fits, 1420)));
     }
 
     #[test]

@@ -126,7 +126,7 @@ fn a_lossy_path_is_no_black_hole_and_a_black_hole_behind_it_is_found() {
     let mut state = 5u32;
     let mut loses = move || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 16) % 3 == 0
+        (state >> 16).is_multiple_of(3)
     };
     let mut link = Link::new();
     link.run(1200, 1500, &mut loses);

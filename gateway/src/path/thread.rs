@@ -332,7 +332,7 @@ fn read_echo(is_v4: bool, identifier: u16, bytes: &[u8]) -> Option<(u32, u64, Du
 /// The number and the token that a reflector repeats, and how long it had the probe.
 fn read_stamp(bytes: &[u8]) -> Option<(u32, u64, Duration)> {
     let reflected = Reflected::parse(bytes).ok()?;
-    let held = reflected.timestamp.get().checked_sub(reflected.received.get()).unwrap_or_default();
+    let held = reflected.timestamp.get().saturating_sub(reflected.received.get());
     // Parts of 2^32 of a second.
     let held = Duration::from_nanos(((u128::from(held) * 1_000_000_000) >> 32) as u64);
     Some((reflected.sender_sequence.get(), reflected.sender_timestamp.get(), held))
