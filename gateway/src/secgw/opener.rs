@@ -20,9 +20,9 @@ pub enum OpenError {
     /// One of them could not be opened.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// Nothing opens them again.
-    #[error(transparent)]
-    Watch(#[from] WatchError),
+    /// There is no thread to open them again.
+    #[error("a thread for ports: {0}")]
+    Thread(#[from] io::Error),
     /// The process never had the right. systemd kills one that makes the call without it.
     #[error(
         "port {0}: the daemon was started without the right to load programs of XDP (CAP_BPF)\n  \
@@ -33,6 +33,15 @@ pub enum OpenError {
     /// The thread has ended.
     #[error("the thread that opens ports has ended\n  fix: restart the daemon")]
     Ended,
+}
+
+impl From<WatchError> for OpenError {
+    fn from(error: WatchError) -> Self {
+        match error {
+            WatchError::Port(error) => Self::Port(error),
+            WatchError::Thread(error) => Self::Thread(error),
+        }
+    }
 }
 
 /// Open ports of each worker, and those that are opened again later.
