@@ -1,5 +1,6 @@
 //! Which events go on: those of a level that is logged, and those that a trace may want; and of those that repeat, a bounded number.
 
+use super::event::Fields;
 use gateway::log::{is_on, may_be_traced};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -59,13 +60,18 @@ impl<S: Subscriber> Layer<S> for Gate {
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        let is_on = is_on(event.metadata());
+        // Others of its subsystem must not use up what a traced peer may log.
+        if !is_on && !Fields::of(event).is_traced(event) {
+            return false;
+        }
         let taken = {
             let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let now = Instant::now();
             let fresh = || Allowance { left: AT_ONCE, since: now, left_out: 0 };
             places.entry(event.metadata().callsite()).or_insert_with(fresh).take(now)
         };
-        if let Some(left_out) = taken.filter(|left_out| *left_out > 0) {
+        if let Some(left_out) = taken.filter(|left_out| is_on && *left_out > 0) {
             tracing::warn!("{left_out} lines like the next one were left out");
         }
         taken.is_some()

@@ -6,6 +6,7 @@ use gateway::log::{Subsystem, is_on};
 use std::io::{self, Write, stderr};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
@@ -17,7 +18,11 @@ const IDENTIFIER: &str = "postern";
 const LONGEST: usize = 32_768;
 
 /// The layer, with its connection.
-pub(crate) struct Journald(UnixDatagram);
+pub(crate) struct Journald {
+    socket: UnixDatagram,
+    /// Lines that the journal did not take.
+    lost: AtomicU64,
+}
 
 impl Journald {
     /// Connects, before the process gives up its rights.
@@ -30,7 +35,30 @@ impl Journald {
         socket.connect(path)?;
         // A journal that hangs must not stop packets.
         socket.set_nonblocking(true)?;
-        Ok(Self(socket))
+        Ok(Self { socket, lost: AtomicU64::new(0) })
+    }
+
+    /// Sends a line, or counts it: standard error is the journal's too, and writing to it would wait.
+    fn send(&self, level: Level, subsystem: Subsystem, fields: &Fields) {
+        match self.socket.send(&datagram(level, subsystem, fields)) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(_) => {
+                // The journal reads standard error, too, but knows no fields of it.
+                let _ = stderr().write_all(prioritized(level, &fields.message).as_bytes());
+            }
+        }
+    }
+
+    /// Tells of lines that were lost, before the next one.
+    fn tell_of_lost(&self) {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            let message = format!("{lost} lines were lost, as the journal did not take them");
+            self.send(Level::WARN, Subsystem::Daemon, &Fields { message, ..Fields::default() });
+        }
     }
 }
 
@@ -40,12 +68,8 @@ impl<S: Subscriber> Layer<S> for Journald {
         if !is_on(metadata) {
             return;
         }
-        let (level, fields) = (*metadata.level(), Fields::of(event));
-        let datagram = datagram(level, Subsystem::of(metadata.target()), &fields);
-        if self.0.send(&datagram).is_err() {
-            // The journal reads standard error, too, but knows no fields of it.
-            let _ = stderr().write_all(prioritized(level, &fields.message).as_bytes());
-        }
+        self.tell_of_lost();
+        self.send(*metadata.level(), Subsystem::of(metadata.target()), &Fields::of(event));
     }
 }
 
@@ -138,5 +162,25 @@ mod tests {
     fn a_long_message_is_cut() {
         let fields = Fields { message: "x".repeat(LONGEST + 9), ..Fields::default() };
         assert!(datagram(Level::INFO, Subsystem::Daemon, &fields).len() < LONGEST + 200);
+    }
+
+    #[test]
+    fn a_journal_that_hangs_loses_lines_and_hears_of_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("journal");
+        let journal = UnixDatagram::bind(&path).expect("a socket");
+        journal.set_nonblocking(true).expect("it can");
+        let layer = Journald::to(&path).expect("it listens");
+        let line = || Fields { message: "is up".to_owned(), ..Fields::default() };
+        for _ in 0..10_000 {
+            layer.send(Level::INFO, Subsystem::Ipsec, &line());
+        }
+        let mut bytes = [0; 1024];
+        let taken = std::iter::from_fn(|| journal.recv(&mut bytes).ok()).count();
+        assert!(taken > 0 && taken < 10_000, "{taken}");
+        layer.tell_of_lost();
+        let length = journal.recv(&mut bytes).expect("it was sent");
+        let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
+        assert!(text.starts_with(&format!("MESSAGE={} lines were lost", 10_000 - taken)), "{text}");
     }
 }

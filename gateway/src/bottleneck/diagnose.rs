@@ -286,7 +286,7 @@ impl<'a> Seen<'a> {
         Some(Conclusion {
             limit: Limit::Loss,
             sentence: format!(
-                "Losses limit {name} {way}: TCP sent {:.1}% of its segments again, and nothing was dropped here, so they are lost {place}.",
+                "Losses limit {name} {way}: {:.1}% of TCP's segments came again or out of order, and nothing was dropped here, so packets are lost or overtaken {place}.",
                 100.0 * resent as f64 / all as f64
             ),
             remedy: Some(format!(

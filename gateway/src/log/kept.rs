@@ -7,13 +7,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many lines are kept.
 const LINES: usize = 2_000;
+/// How many lines of traces only: those of a busy peer leave the others.
+const TRACED: usize = 1_000;
 /// How many characters of a line are kept.
 const LENGTH: usize = 1_024;
 /// How many characters of a name are kept.
 const NAME: usize = 128;
 
 /// The lines of this process.
-static RECENT: Mutex<Recent> = Mutex::new(Recent { lines: VecDeque::new(), logged: 0 });
+static RECENT: Mutex<Recent> = Mutex::new(Recent::new());
 
 /// An event, as it is kept.
 #[derive(Clone, Debug)]
@@ -32,16 +34,11 @@ pub struct Event<'a> {
     pub is_traced: bool,
 }
 
-/// A line, with what is not for all clients.
-#[derive(Clone)]
-struct Kept {
-    line: LogLine,
-    is_traced: bool,
-}
-
 /// The last lines of a log, and how many there have been.
 struct Recent {
-    lines: VecDeque<Kept>,
+    lines: VecDeque<LogLine>,
+    /// Those for a trace only.
+    traced: VecDeque<LogLine>,
     logged: u64,
 }
 
@@ -57,19 +54,24 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    fn has(&self, kept: &Kept) -> bool {
-        (self.traced || !kept.is_traced)
-            && self.subsystem.is_none_or(|it| it.name() == kept.line.subsystem)
-            && self.peer.as_ref().is_none_or(|peer| kept.line.peer.as_ref() == Some(peer))
+    fn has(&self, line: &LogLine) -> bool {
+        self.subsystem.is_none_or(|it| it.name() == line.subsystem)
+            && self.peer.as_ref().is_none_or(|peer| line.peer.as_ref() == Some(peer))
     }
 }
 
 impl Recent {
+    const fn new() -> Self {
+        Self { lines: VecDeque::new(), traced: VecDeque::new(), logged: 0 }
+    }
+
     fn add(&mut self, event: &Event<'_>) {
         let short = |text: &str, most: usize| text.chars().take(most).collect::<String>();
+        let (lines, most) =
+            if event.is_traced { (&mut self.traced, TRACED) } else { (&mut self.lines, LINES) };
         for text in event.text.lines() {
-            if self.lines.len() == LINES {
-                self.lines.pop_front();
+            if lines.len() == most {
+                lines.pop_front();
             }
             self.logged += 1;
             let line = LogLine {
@@ -80,14 +82,18 @@ impl Recent {
                 interface: event.interface.map(|name| short(name, NAME)),
                 peer: event.peer.map(|name| short(name, NAME)),
             };
-            self.lines.push_back(Kept { line, is_traced: event.is_traced });
+            lines.push_back(line);
         }
     }
 
     /// The lines after the one with this number; the first has number 1.
     fn after(&self, number: u64, wanted: &Wanted) -> Vec<LogLine> {
-        let later = self.lines.iter().filter(|kept| kept.line.number > number && wanted.has(kept));
-        later.map(|kept| kept.line.clone()).collect()
+        let traced = self.traced.iter().filter(|_| wanted.traced);
+        let all = self.lines.iter().chain(traced);
+        let mut later: Vec<LogLine> =
+            all.filter(|line| line.number > number && wanted.has(line)).cloned().collect();
+        later.sort_by_key(|line| line.number);
+        later
     }
 }
 
@@ -122,7 +128,17 @@ mod tests {
     }
 
     fn empty() -> Recent {
-        Recent { lines: VecDeque::new(), logged: 0 }
+        Recent::new()
+    }
+
+    #[test]
+    fn a_trace_leaves_the_lines_of_others() {
+        let mut recent = empty();
+        recent.add(&event("of all"));
+        (0..LINES + TRACED).for_each(|_| recent.add(&Event { is_traced: true, ..event("traced") }));
+        assert_eq!(recent.after(0, &Wanted::default()).len(), 1);
+        let all = recent.after(0, &Wanted { traced: true, ..Wanted::default() });
+        assert_eq!((all.len(), all[0].number), (TRACED + 1, 1));
     }
 
     #[test]

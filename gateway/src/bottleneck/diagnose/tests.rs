@@ -232,7 +232,10 @@ fn segments_that_are_sent_again_tell_of_losses_elsewhere() {
     reading.segments[0].resent = 12;
     let [out, inbound] = found(&reading);
     assert_eq!((out.limit, inbound.limit), (Limit::Loss, Limit::Elsewhere));
-    assert!(out.sentence.contains("1.2% of its segments") && out.sentence.contains("behind this"), "{out:?}");
+    assert!(
+        out.sentence.contains("1.2% of TCP's segments") && out.sentence.contains("behind this"),
+        "{out:?}"
+    );
     assert!(out.evidence.iter().any(|line| line.contains("12 of 1000 segments")), "{out:?}");
     (reading.segments[1].all, reading.segments[1].resent) = (100_000, 150);
     assert_eq!(found(&reading)[1].limit, Limit::Elsewhere, "fewer than one in 500");
