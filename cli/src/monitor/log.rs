@@ -14,13 +14,13 @@ use std::path::Path;
 pub(crate) const TRACE: &str = "trace";
 
 /// Follows the log of a subsystem.
-pub(crate) fn follow(request: &Request, subsystem: Subsystem) -> Result<Answer, Failure> {
+pub(crate) fn follow(request: &Request, subsystem: Subsystem) -> Answer {
     let mut question = format!("/v1/local/log?subsystem={}", subsystem.name());
     if let Some(peer) = request.value("PEER") {
         question += &format!("&peer={}&trace={}", encoded(peer), request.has(TRACE));
     }
     let api = request.api().map(Path::to_owned);
-    Ok(Answer::going(move |out, form| print(open(api.as_deref(), &question)?, out, form)))
+    Answer::going(move |out, form| print(open(api.as_deref(), &question)?, out, form))
 }
 
 /// The stream of the only daemon.

@@ -494,28 +494,28 @@ pub(super) static TABLE: &[Entry] = &[
     entry("monitor log kernel", "Follow the log of the kernel", |request| log::follow(request, Of::Kernel)),
     entry("monitor log vpn", "Follow the log of the daemon", |request| log::follow(request, Of::Daemon)),
     entry("monitor log ipsec", "Follow what the daemon logs of IPsec", |request| {
-        lines::follow(request, Subsystem::Ipsec)
+        Ok(lines::follow(request, Subsystem::Ipsec))
     }),
     entry("monitor log ipsec peer PEER", "Follow what it logs of one peer", |request| {
-        lines::follow(request, Subsystem::Ipsec)
+        Ok(lines::follow(request, Subsystem::Ipsec))
     })
     .arguments(&[IPSEC_PEER])
     .options(TRACES)
     .more(TRACED),
     entry("monitor log openvpn", "Follow what the daemon logs of OpenVPN", |request| {
-        lines::follow(request, Subsystem::OpenVpn)
+        Ok(lines::follow(request, Subsystem::OpenVpn))
     }),
     entry("monitor log openvpn peer PEER", "Follow what it logs of one client", |request| {
-        lines::follow(request, Subsystem::OpenVpn)
+        Ok(lines::follow(request, Subsystem::OpenVpn))
     })
     .arguments(&[OPENVPN_PEER])
     .options(TRACES)
     .more(TRACED),
     entry("monitor log wireguard", "Follow what the daemon logs of WireGuard", |request| {
-        lines::follow(request, Subsystem::WireGuard)
+        Ok(lines::follow(request, Subsystem::WireGuard))
     }),
     entry("monitor log wireguard peer PEER", "Follow what it logs of one peer", |request| {
-        lines::follow(request, Subsystem::WireGuard)
+        Ok(lines::follow(request, Subsystem::WireGuard))
     })
     .arguments(&[WIREGUARD_PEER])
     .options(TRACES)
