@@ -19,6 +19,7 @@ use rustix::fs::{
     statat, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -64,11 +65,24 @@ pub fn read(path: &Path, most: u64) -> io::Result<(Zeroizing<Vec<u8>>, Metadata)
 /// Opens a regular file that is written in its place, for all that a process tells: see [`Folder::output`]. In `/dev`, which root alone
 /// can change, it may be a device or a pipe too.
 pub fn output(path: &Path, appends: bool) -> io::Result<File> {
-    if path.parent() == Some(Path::new("/dev")) {
+    if is_device(path) {
         return OpenOptions::new().append(appends).write(true).open(path);
     }
     let Located { folder, name } = locate(path)?;
     folder.output(&name, appends)
+}
+
+/// The same for what no other user may read: see [`Folder::private_output`].
+pub fn private_output(path: &Path) -> io::Result<File> {
+    if is_device(path) {
+        return OpenOptions::new().write(true).open(path);
+    }
+    let Located { folder, name } = locate(path)?;
+    folder.private_output(&name)
+}
+
+fn is_device(path: &Path) -> bool {
+    path.parent() == Some(Path::new("/dev"))
 }
 
 /// The name beside a file under which it is written first: one that neither cron nor rsyslog nor systemd reads.
@@ -242,17 +256,39 @@ impl Folder {
     /// Opens a regular file for writing, at its end or from an empty one on. It is made for this user alone if it is not there. No link is
     /// followed.
     pub fn output(&self, name: &OsStr, appends: bool) -> io::Result<File> {
+        let file = self.writable(name, if appends { OFlags::APPEND } else { OFlags::empty() })?;
+        if !appends {
+            file.set_len(0)?;
+        }
+        Ok(file)
+    }
+
+    /// Opens a regular file for writing, from an empty one on, that this user alone can read. One of another user is refused, and so is one
+    /// with further names.
+    pub fn private_output(&self, name: &OsStr) -> io::Result<File> {
+        let file = self.writable(name, OFlags::empty())?;
+        let there = file.metadata()?;
+        let refused = |why| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        if there.uid() != geteuid().as_raw() {
+            return refused("it is there, and belongs to another user");
+        }
+        // A hard link, which another user may have made.
+        if there.nlink() > 1 {
+            return refused("it is there, and has other names too");
+        }
+        fchmod(&file, Mode::from_raw_mode(0o600))?;
+        file.set_len(0)?;
+        Ok(file)
+    }
+
+    fn writable(&self, name: &OsStr, more: OFlags) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let flags = flags | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let flags = if appends { flags | OFlags::APPEND } else { flags };
+        let flags = flags | OFlags::NOCTTY | OFlags::CLOEXEC | more;
         let opened = openat(self, name, flags, Mode::from_raw_mode(0o600));
         let file =
             File::from(opened.map_err(|error| if error == Errno::LOOP { link() } else { error.into() })?);
         if !file.metadata()?.is_file() {
             return Err(no_file("it is not a regular file"));
-        }
-        if !appends {
-            file.set_len(0)?;
         }
         Ok(file)
     }

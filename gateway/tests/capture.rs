@@ -150,7 +150,9 @@ fn what_a_port_or_an_engine_refuses_is_seen() {
     let open = capture(&bed, Which::Dropped);
     push(&bed, &[v4(1, 100, 0)]);
     bed.carry();
-    assert_eq!(drops(&open), [(DropReason::EngineFailed, "encrypt", Some("berlin".to_owned()))]);
+    let seen = taken(&open).remove(0);
+    assert_eq!((seen.drop, seen.layer), (Some((DropReason::EngineFailed, "encrypt")), Layer::Inner));
+    assert_eq!(seen.peer.as_ref().map(|name| name.as_str()), Some("berlin"));
 }
 
 #[test]

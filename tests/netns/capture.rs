@@ -75,6 +75,16 @@ impl Drop for ToFile {
     }
 }
 
+/// Whether a daemon has a thread that makes a capture.
+fn captures(site: &Site) -> bool {
+    let process = site.process.expect("it was started").id();
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    // A thread may end meanwhile.
+    let name =
+        |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    tasks.map(name).any(|name| name.trim() == "capture")
+}
+
 fn interrupt(child: &Child) {
     kill_process(Pid::from_child(child), Signal::INT).expect("it runs");
 }
@@ -207,7 +217,7 @@ fn a_reader_that_stops_loses_records_and_nothing_else() {
     // Nothing reads the pipe.
     let mut stopped = command(&a, &[TRAFFIC, &["--write", "-"]].concat());
     let mut stopped = stopped.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    std::thread::sleep(Duration::from_millis(300));
+    wait_until(PATIENCE, || captures(&a)).expect("it begins");
     tcp_arrives_whole(&lab, "a", "b", "10.66.0.2", 32 << 20).expect("the tunnel carries");
     tcp_arrives_whole(&lab, "b", "a", "10.66.0.1", 8 << 20).expect("both ways");
     let mut out = stopped.stdout.take().expect("a pipe");

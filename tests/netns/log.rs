@@ -12,6 +12,14 @@ use std::time::Duration;
 /// What a peer of IPsec exchanges, as a trace has it.
 const FIRST: &str = ": IKE_SA_INIT request 0, ";
 
+/// Whether the daemon has begun to answer a command: it catches Ctrl-C from then on.
+fn follows(command: &Going) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", command.child.id())).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|signals| u64::from_str_radix(signals.trim(), 16).ok());
+    caught.is_some_and(|signals| signals & (1 << (rustix::process::Signal::INT.as_raw() - 1)) != 0)
+}
+
 #[test]
 fn the_log_of_a_peer_is_followed_while_it_connects_and_a_trace_ends_with_its_command() {
     let Some(mut lab) = sites() else { return };
@@ -28,7 +36,7 @@ fn the_log_of_a_peer_is_followed_while_it_connects_and_a_trace_ends_with_its_com
         Going::start(command(&b.0, &words))
     };
     let (plain, trace) = (follow(&[]), follow(&["--trace"]));
-    std::thread::sleep(Duration::from_millis(500));
+    wait_until(PATIENCE, || follows(&plain) && follows(&trace)).expect("the daemon answers");
     a.0.start(&mut lab);
     trace.until(|line| line.contains("DEBUG received from 192.168.77.1:") && line.contains(FIRST));
     let line = plain.until(|line| line.contains("is connected"));

@@ -17,7 +17,6 @@ use blocks::{Blocks, Item};
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -132,10 +131,7 @@ impl Asked {
     }
 
     fn capture(&self, mut stream: Stream, out: &mut dyn Write, form: Form) -> Outcome {
-        let mut file = match self.write.as_deref() {
-            Some(path) if path != "-" => Some(create(Path::new(path))?),
-            _ => None,
-        };
+        let mut file = self.file()?;
         let (mut blocks, mut packets, mut lost) = (Blocks::default(), 0, 0);
         let is_pcapng = self.write.is_some();
         let ended = loop {
@@ -173,16 +169,26 @@ impl Asked {
         ended.map_or(Ok(()), |why| Err(why.into()))
     }
 
+    /// The file to write to, unless that is standard output.
+    fn file(&self) -> Result<Option<File>, Failure> {
+        let path = self.write.as_deref().filter(|path| *path != "-");
+        path.map(|path| create(Path::new(path))).transpose()
+    }
+
     fn tcpdump(&self, out: &mut dyn Write, form: Form) -> Outcome {
         let mut command = Command::new("tcpdump");
         command.args(["-n", "-l", "-i", &self.interface]);
         command.args(self.count.map(|count| format!("-c{count}")));
         command.args(self.snaplen.map(|snaplen| format!("-s{snaplen}")));
-        command.args(self.write.iter().flat_map(|path| ["-w", path]));
+        // It would follow links, and keep the mode of a file.
+        command.args(self.write.iter().flat_map(|_| ["-w", "-"]));
         command.arg("--").args(&self.filter);
         let missing = |error| Failure::from(format!("tcpdump: {error}\n  fix: apt-get install tcpdump"));
         if self.write.is_none() {
             return follow_program(command, &mut Lines::new(out, form), missing);
+        }
+        if let Some(file) = self.file()? {
+            command.stdout(file);
         }
         let status = command.stdin(Stdio::null()).status().map_err(missing)?;
         if status.success() { Ok(()) } else { Err(format!("tcpdump: {status}").into()) }
@@ -200,11 +206,12 @@ fn told(packets: u64, lost: u64) -> String {
     format!("{packets} packets captured, {lost}")
 }
 
-/// Makes a file that only its owner may read: it has what the tunnel protects.
+/// Makes a file that only its owner may read, or empties one of this user: it has what the tunnel protects. Root may write it in a folder of
+/// another user, whose links must not lead elsewhere.
 fn create(path: &Path) -> Result<File, Failure> {
-    let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
-    file.map_err(|error| {
-        format!("{}: {error}\n  fix: name a file that can be written", path.display()).into()
+    disk::private_output(path).map_err(|error| {
+        let path = path.display();
+        format!("{path}: {error}\n  fix: name a new file in a folder that can be written, or a pipe: --write - | ...").into()
     })
 }
 
@@ -225,6 +232,37 @@ mod tests {
             "/v1/local/capture/wg0?which=all&peer=a%20b%26c%2F%C3%A9&snap_length=96"
         );
         assert_eq!(asked(true, true, None), "/v1/local/capture/wg0?which=dropped&snap_length=96");
+    }
+
+    #[test]
+    fn a_file_is_of_this_user_alone_and_is_reached_by_no_link_of_another() {
+        use std::fs::{self, Permissions};
+        use std::os::unix::fs::{PermissionsExt, chown, symlink};
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let mode = |name: &str| fs::metadata(at(name)).expect("there").permissions().mode() & 0o777;
+        create(&at("new")).expect("it is made");
+        fs::write(at("old"), "of before").expect("ours");
+        fs::set_permissions(at("old"), Permissions::from_mode(0o666)).expect("ours");
+        create(&at("old")).expect("it is ours");
+        assert_eq!((mode("new"), mode("old")), (0o600, 0o600));
+        assert!(fs::read(at("old")).expect("there").is_empty());
+        fs::write(at("shadow"), "precious").expect("ours");
+        fs::hard_link(at("shadow"), at("hard")).expect("ours");
+        symlink(at("shadow"), at("soft")).expect("ours");
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("ours");
+        for link in ["hard", "soft"] {
+            let error = create(&at(link)).expect_err("another user may have made it").to_string();
+            assert!(error.contains("fix: name a new file"), "{error}");
+        }
+        assert_eq!(fs::read(at("shadow")).expect("there"), b"precious");
+        // Only root can give a file away.
+        fs::write(at("theirs"), "precious").expect("ours");
+        if chown(at("theirs"), Some(65_534), None).is_ok() {
+            let error = create(&at("theirs")).expect_err("it is not ours").to_string();
+            assert!(error.contains("belongs to another user"), "{error}");
+            assert_eq!(fs::read(at("theirs")).expect("there"), b"precious");
+        }
     }
 
     #[test]

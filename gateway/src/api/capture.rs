@@ -3,21 +3,25 @@
 //! ```text
 //! GET /v1/local/capture/INTERFACE?peer=NAME&which=carried|all|dropped&snap_length=N
 //! ```
+//! The client must be root: a capture has what the tunnel protects, and helpers of the daemon, which parse what the network sends, run as the
+//! daemon's user.
+//!
 //! The answer is a stream of pcapng (draft-ietf-opsawg-pcapng) until the client goes. Interface 0 has inner packets, interface 1 packets as they
 //! are outside, with IP and UDP headers that are made from their endpoints: both are IP packets (`LINKTYPE_RAW`). A packet's comment is its
 //! peer and, if it was dropped, why and where. Statistics of interface 0 count the packets that were lost as the client read too slowly.
 
 use super::Shown;
-use super::server::{Streamed, problem};
-use super::stream::Chunks;
+use super::server::{Client, problem};
+use super::stream;
 use crate::datapath::capture::{Captured, Direction, Layer, OpenCapture, SNAP_LENGTHS, Wanted, Which};
 use crate::facts::model::Protocol;
 use crate::rights::Rights;
-use axum::body::{Body, Bytes};
+use axum::Extension;
+use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 use packet::Endpoint;
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
@@ -27,6 +31,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::pcapng::blocks::interface_statistics::{InterfaceStatisticsBlock, InterfaceStatisticsOption};
 use pcap_file::{DataLink, Endianness, PcapResult};
 use port::pcap::outer_header;
+use port::schedule::yield_to_packets;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -92,9 +97,15 @@ impl Asked {
 /// Answers with a capture.
 pub(super) async fn capture(
     State(shown): State<Shown>,
+    client: Option<Extension<Client>>,
     Path(name): Path<String>,
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Response, Response> {
+    if !client.is_some_and(|Extension(client)| client.is_root()) {
+        let why = "only root, with a capability, may capture packets";
+        let fix = format!("sudo postern monitor traffic interface {name}");
+        return Err(problem(StatusCode::FORBIDDEN, why, fix));
+    }
     let Query(asked) = asked.map_err(|rejection| {
         problem(StatusCode::BAD_REQUEST, rejection.body_text(), "ask for peer, which and snap_length")
     })?;
@@ -124,9 +135,13 @@ pub(super) async fn capture(
     drop(interface);
     let (sender, receiver) = mpsc::channel(CHUNKS);
     let thread = std::thread::Builder::new().name("capture".to_owned());
+    let (answer, at_work) = stream::answer("application/x-pcapng", receiver);
     let pcapng = Pcapng { name, port: port.unwrap_or_default() };
     let started = thread.spawn(move || {
-        let _permit = permit;
+        let _until_the_end = (permit, at_work);
+        if let Err(error) = yield_to_packets() {
+            tracing::debug!("a capture may delay packets: {error}");
+        }
         Rights::None.keep();
         if let Err(error) = pcapng.send(&open, &sender) {
             tracing::warn!("a capture has ended: {error}");
@@ -135,9 +150,6 @@ pub(super) async fn capture(
     started.map_err(|error| {
         problem(StatusCode::SERVICE_UNAVAILABLE, format!("a capture needs a thread: {error}"), "try it again")
     })?;
-    let head = [(header::CONTENT_TYPE, "application/x-pcapng"), (header::CONNECTION, "close")];
-    let mut answer = (head, Body::new(Chunks(receiver))).into_response();
-    answer.extensions_mut().insert(Streamed);
     Ok(answer)
 }
 
@@ -183,7 +195,10 @@ impl Pcapng {
                 writer.write_pcapng_block(statistics(lost))?;
             }
             let chunk = std::mem::take(writer.get_mut());
-            if !chunk.is_empty() && !deliver(sender, chunk.into()) || sender.is_closed() || open.is_over() {
+            if !chunk.is_empty() && !deliver(sender, chunk.into(), || open.is_over())
+                || sender.is_closed()
+                || open.is_over()
+            {
                 return Ok(());
             }
             std::thread::sleep(if packets > 0 { BUSY } else { IDLE });
@@ -259,8 +274,8 @@ fn statistics(lost: u64) -> InterfaceStatisticsBlock<'static> {
     }
 }
 
-/// Gives a chunk to the client; false if it has gone, or does not read. Meanwhile the ring may fill.
-fn deliver(sender: &mpsc::Sender<Bytes>, chunk: Bytes) -> bool {
+/// Gives a chunk to the client; false if it has gone, or does not read, or if the capture is over. Meanwhile the ring may fill.
+fn deliver(sender: &mpsc::Sender<Bytes>, chunk: Bytes, is_over: impl Fn() -> bool) -> bool {
     let (mut chunk, begun) = (chunk, Instant::now());
     loop {
         match sender.try_send(chunk) {
@@ -268,7 +283,7 @@ fn deliver(sender: &mpsc::Sender<Bytes>, chunk: Bytes) -> bool {
             Err(TrySendError::Closed(_)) => return false,
             Err(TrySendError::Full(back)) => chunk = back,
         }
-        if begun.elapsed() > STALLED {
+        if is_over() || begun.elapsed() > STALLED {
             return false;
         }
         std::thread::sleep(BUSY);

@@ -32,6 +32,12 @@ impl Deadline {
         *self.0.borrow()
     }
 
+    /// The time that is left; none while it is suspended.
+    #[cfg(test)]
+    pub(super) fn left(&self) -> Option<Duration> {
+        self.instant().map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
     /// Returns when the deadline has passed without being moved.
     pub async fn passed(&self) {
         let mut seen = self.0.subscribe();

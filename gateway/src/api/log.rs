@@ -8,16 +8,16 @@
 
 use super::Shown;
 use super::model::Log;
-use super::server::{Streamed, misplaced, problem};
-use super::stream::Chunks;
+use super::server::{misplaced, problem};
+use super::stream;
 use crate::log::kept::{self, Wanted};
 use crate::log::{Subsystem, Trace};
 use axum::Json;
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,13 +90,11 @@ pub(super) async fn follow(
     })?;
     let (wanted, trace) = asked.wanted().map_err(|(why, fix)| problem(StatusCode::BAD_REQUEST, why, fix))?;
     let (sender, receiver) = mpsc::channel(1);
+    let (answer, at_work) = stream::answer("application/jsonl", receiver);
     tokio::spawn(async move {
         send(&sender, &wanted).await;
-        drop((permit, trace));
+        drop((permit, trace, at_work));
     });
-    let head = [(header::CONTENT_TYPE, "application/jsonl"), (header::CONNECTION, "close")];
-    let mut answer = (head, Body::new(Chunks(receiver))).into_response();
-    answer.extensions_mut().insert(Streamed);
     Ok(answer)
 }
 

@@ -5,6 +5,7 @@
 
 use super::connections::{Connections, Deadline};
 use super::model::Problem;
+use super::stream::Streamed;
 use crate::unix_socket::Listener;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::{JsonRejection, PathRejection};
@@ -17,10 +18,13 @@ use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use rustix::process::Pid;
+use rustix::thread::capabilities;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
@@ -36,9 +40,30 @@ const SLOWEST: u64 = 16 << 10;
 /// JSON values of a body: each takes tens of bytes in memory, but may have only two in the body.
 const MOST_VALUES: usize = 1 << 20;
 
-/// Marks an answer that has no end, and is sent as it comes: it may take any time, and its sender sees to a client that does not read.
+/// Bytes that may be on their way to a client when the sender of a streamed answer ends.
+const ON_THEIR_WAY: u64 = 512 << 10;
+
+/// The process that has connected, as the kernel knows it (unix(7), `SO_PEERCRED`).
 #[derive(Clone, Copy)]
-pub(super) struct Streamed;
+pub(super) struct Client {
+    pub(super) uid: u32,
+    pub(super) has_capabilities: bool,
+}
+
+impl Client {
+    fn of(stream: &UnixStream) -> Option<Self> {
+        let who = stream.peer_cred().ok()?;
+        // One of a PID namespace above ours has no number here, and is no helper of ours.
+        let process = who.pid().and_then(Pid::from_raw);
+        let has_any = |process| capabilities(Some(process)).is_ok_and(|it| !it.effective.is_empty());
+        Some(Self { uid: who.uid(), has_capabilities: process.is_none_or(has_any) })
+    }
+
+    /// Whether it is root, and no helper of a daemon that is root: helpers have no capability.
+    pub(super) fn is_root(self) -> bool {
+        self.uid == 0 && self.has_capabilities
+    }
+}
 
 /// Limits on the resources that clients can use.
 #[derive(Clone, Copy)]
@@ -88,7 +113,11 @@ pub(super) async fn serve(listener: Listener, router: Router, limits: Limits) {
                 let deadline = Deadline::after(limits.patience);
                 let (router, working, long_bodies) =
                     (router.clone(), deadline.clone(), Arc::clone(&long_bodies));
-                let answer = move |request| {
+                let client = Client::of(&stream);
+                let answer = move |mut request: Request<Incoming>| {
+                    if let Some(client) = client {
+                        request.extensions_mut().insert(client);
+                    }
                     answer(request, router.clone(), limits, Arc::clone(&long_bodies), working.clone())
                 };
                 let conversation = converse(stream, limits.patience, deadline.clone(), answer);
@@ -114,8 +143,15 @@ where
         let (answered, deadline) = (answer(request), restarted.clone());
         async move {
             let response = answered.await;
-            if response.extensions().get::<Streamed>().is_none() {
-                deadline.restart(patience + time_to_take(response.body()));
+            match response.extensions().get::<Streamed>().cloned() {
+                None => deadline.restart(patience + time_to_take(response.body().size_hint().lower())),
+                // Its connection has no further request, whose time this would be.
+                Some(streamed) => {
+                    tokio::spawn(async move {
+                        streamed.ended().await;
+                        deadline.restart(patience + time_to_take(ON_THEIR_WAY));
+                    });
+                }
             }
             Ok::<_, Infallible>(response)
         }
@@ -134,8 +170,8 @@ where
 }
 
 /// The time that a client on a slow link may take for an answer, beyond that for a short one.
-fn time_to_take(answer: &Body) -> Duration {
-    Duration::from_secs(answer.size_hint().lower() / SLOWEST)
+fn time_to_take(bytes: u64) -> Duration {
+    Duration::from_secs(bytes / SLOWEST)
 }
 
 /// Reads a whole request, and answers it.

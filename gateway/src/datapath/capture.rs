@@ -1,7 +1,7 @@
 //! Captures of an interface's packets: workers ──> [`Ring`] ──> a reader.
 //!
 //! ```text
-//! outbound  classify, route, fit, assign: inner packets   encrypt, transmit: outer packets
+//! outbound  classify … assign, encrypt: inner packets     wrap, transmit: outer packets
 //! inbound   receive … accept: outer packets, as received  admit … transmit: inner packets
 //! ```
 //! A packet that is carried is noted between `fit` and `assign`, or between `forward` and `relay`: there it is an inner packet, and its peer
@@ -26,8 +26,8 @@ const RING_PACKETS: [usize; 2] = [128, 8_192];
 
 /// Inbound stages whose packets are as they were received. Those behind them have inner packets.
 const OUTER_INBOUND: [&str; 6] = ["receive", "classify", "punt", "check", "decrypt", "accept"];
-/// Outbound stages whose packets have their header, and are sealed.
-const OUTER_OUTBOUND: [&str; 3] = ["encrypt", "wrap", "transmit"];
+/// Outbound stages whose packets are sealed and have an endpoint. What `encrypt` drops has neither: its engine has failed, and it may be clear.
+const OUTER_OUTBOUND: [&str; 2] = ["wrap", "transmit"];
 
 /// Which packets are captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -58,10 +58,41 @@ fn what_is_written_can_be_read_with_its_times_lengths_and_losses() {
     assert_eq!(lost.expect("it was written").options, [InterfaceStatisticsOption::IsbIfDrop(7)]);
 }
 
-#[tokio::test]
-async fn a_client_that_has_gone_is_noticed() {
+#[test]
+fn a_client_that_has_gone_is_noticed() {
     let (sender, receiver) = mpsc::channel(1);
-    assert!(deliver(&sender, Bytes::from_static(b"chunk")));
+    assert!(deliver(&sender, Bytes::from_static(b"chunk"), || false));
     drop(receiver);
-    assert!(!deliver(&sender, Bytes::from_static(b"chunk")));
+    assert!(!deliver(&sender, Bytes::from_static(b"chunk"), || false));
+}
+
+#[test]
+fn a_client_that_does_not_read_does_not_keep_a_capture_whose_interface_is_gone() {
+    let (sender, _receiver) = mpsc::channel(1);
+    assert!(deliver(&sender, Bytes::from_static(b"chunk"), || false));
+    let begun = Instant::now();
+    assert!(!deliver(&sender, Bytes::from_static(b"chunk"), || begun.elapsed() > 3 * BUSY));
+}
+
+#[tokio::test]
+async fn only_root_with_a_capability_may_capture() {
+    use crate::api::router;
+    use axum::body::Body;
+    use axum::http::Request;
+    use crypto::choice::Choice;
+    use crypto::engine::none;
+    use tower::ServiceExt;
+    let shown = Shown::new(Arc::new(Choice::among(vec![Arc::new(none::None)])), Vec::new());
+    let status = async |client: Option<Client>| {
+        let mut request = Request::get("/v1/local/capture/wg0").body(Body::empty()).expect("a request");
+        if let Some(client) = client {
+            request.extensions_mut().insert(client);
+        }
+        router(shown.clone()).oneshot(request).await.expect("infallible").status()
+    };
+    let client = |uid, has_capabilities| Some(Client { uid, has_capabilities });
+    assert_eq!(status(client(0, true)).await, StatusCode::NOT_FOUND, "there is no such interface");
+    assert_eq!(status(client(0, false)).await, StatusCode::FORBIDDEN, "a helper of a daemon that is root");
+    assert_eq!(status(client(1000, true)).await, StatusCode::FORBIDDEN);
+    assert_eq!(status(None).await, StatusCode::FORBIDDEN, "nobody knows who it is");
 }

@@ -177,6 +177,43 @@ async fn a_long_answer_may_take_longer_on_a_slow_link() {
 }
 
 #[tokio::test]
+async fn a_client_that_does_not_read_is_left_when_the_sender_of_a_stream_has_ended() {
+    use crate::api::stream;
+    use tokio::sync::mpsc;
+    let patience = Duration::from_millis(300);
+    let (mut client, server) = tokio::io::duplex(1 << 10);
+    let (sender, receiver) = mpsc::channel(1);
+    let (streamed, at_work) = stream::answer("text/plain", receiver);
+    let streamed = std::sync::Mutex::new(Some(streamed));
+    let deadline = Deadline::after(patience);
+    let working = deadline.clone();
+    let answer = move |_| {
+        working.suspend();
+        std::future::ready(streamed.lock().expect("no panic").take().expect("one request"))
+    };
+    let serving = tokio::spawn(converse(server, patience, deadline.clone(), answer));
+    client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("it is read");
+    // More than is on its way: the sender waits.
+    let chunk = Bytes::from(vec![b'x'; 64 << 10]);
+    while timeout(Duration::from_secs(1), sender.send(chunk.clone())).await.is_ok() {}
+    assert!(!serving.is_finished(), "the sender may wait for as long as it wants");
+    drop((sender, at_work));
+    let runs_again = async {
+        loop {
+            match deadline.left() {
+                Some(left) => break left,
+                None => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    };
+    let left = timeout(LONG, runs_again).await.expect("the time runs again");
+    assert!(left <= patience + time_to_take(ON_THEIR_WAY), "{left:?}");
+    // Half a minute is too long for a test.
+    deadline.restart(Duration::ZERO);
+    timeout(LONG, serving).await.expect("the connection is closed").expect("no panic");
+}
+
+#[tokio::test]
 async fn a_thousand_connections_do_not_block_another_client() {
     // So long that no deadline passes during the test.
     let limits = Limits { patience: LONG * 10, ..Limits::USUAL };

@@ -1,7 +1,7 @@
 use super::*;
 use crate::datapath::protocol::{PeerState, Tunnel};
 use crate::datapath::staging::Budget;
-use crate::datapath::{admit, classify, decrypt};
+use crate::datapath::{admit, classify, decrypt, encrypt, transmit};
 use packet::DropCounters;
 use tunnel::PeerId;
 
@@ -119,6 +119,20 @@ fn a_packet_that_is_dropped_before_it_is_open_is_shown_as_it_was_received() {
         (packet.bytes.as_slice(), packet.drop),
         (&[1; 128][..], Some((DropReason::BadTag, "decrypt")))
     );
+}
+
+#[test]
+fn what_an_engine_did_not_seal_is_not_shown_as_a_packet_of_the_outside() {
+    let captures = Arc::<Captures>::default();
+    let open = captures.open(wanted(Which::Dropped));
+    let (mut batch, mut tap) = (batch(2), Tap::new(Direction::Outbound));
+    tap.begin(&captures, &mut batch);
+    batch.note_drop(0, DropReason::EngineFailed);
+    tap.report(&encrypt::STAGE, &mut batch);
+    batch.note_drop(1, DropReason::SendFailed);
+    tap.report(&transmit::OUTBOUND, &mut batch);
+    let layers: Vec<_> = std::iter::from_fn(|| open.ring().take().map(|it| it.layer)).collect();
+    assert_eq!(layers, [Layer::Inner, Layer::Outer(None)]);
 }
 
 #[test]
