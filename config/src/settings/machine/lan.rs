@@ -201,14 +201,13 @@ impl Reader {
         let mut addresses = Vec::new();
         let Some(option) = tree.at(&["option"]) else { return addresses };
         for text in option.values(word) {
-            match text.parse() {
-                Ok(address) => addresses.push(address),
-                Err(_) => {
-                    let place = format!("{path} option {word}");
-                    let fix = format!("delete {place} {text}, or write an address of IPv4");
-                    self.error(option.location(), format!("{place}: {text} is not of IPv4"), fix);
-                }
+            if let Ok(address) = text.parse() {
+                addresses.push(address);
+                continue;
             }
+            let place = format!("{path} option {word}");
+            let fix = format!("delete {place} {text}, or write an address of IPv4");
+            self.error(option.location(), format!("{place}: {text} is not of IPv4"), fix);
         }
         addresses
     }
