@@ -141,7 +141,8 @@ fn ports(gateway: &Secgw) -> String {
     };
     let counted: Vec<_> = counted.map(row).collect();
     if !counted.is_empty() {
-        ports += &format!("\n{}", table(&["port", "driver counts", "frames", "meaning"], &counted));
+        ports.push('\n');
+        ports += &table(&["port", "driver counts", "frames", "meaning"], &counted);
     }
     if gateway.lcores.len() < 2 {
         return ports;
