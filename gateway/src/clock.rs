@@ -13,6 +13,8 @@ impl Clock {
     #[inline]
     pub fn monotonic(&self) -> Time {
         let time = clock_gettime(ClockId::Boottime);
+        #[cfg(test)]
+        let time = tests::ahead(time);
         // Times before the start of a timeout must be expressible, and zero stands for never.
         Time::from_nanoseconds(1_000_000_000 * (1_000 + time.tv_sec as u64) + time.tv_nsec as u64)
     }
@@ -53,8 +55,27 @@ pub fn utc(seconds: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use rustix::time::Timespec;
+    use std::cell::Cell;
+
+    thread_local! {
+        /// So many seconds the clock of this thread is ahead.
+        static AHEAD: Cell<i64> = const { Cell::new(0) };
+    }
+
+    pub(super) fn ahead(time: Timespec) -> Timespec {
+        Timespec { tv_sec: time.tv_sec + AHEAD.get(), ..time }
+    }
+
+    /// Does something so many seconds later, as this thread sees it.
+    pub(crate) fn later<T>(seconds: i64, act: impl FnOnce() -> T) -> T {
+        let before = AHEAD.replace(seconds);
+        let result = act();
+        AHEAD.set(before);
+        result
+    }
 
     #[test]
     fn times_are_written_in_utc() {

@@ -100,6 +100,12 @@ impl Volume {
         Ok(())
     }
 
+    /// Takes back what the same thread has counted.
+    fn give_back(&self, packets: usize, bytes: usize) {
+        self.used.fetch_sub(bytes as u64, Ordering::Relaxed);
+        self.packets.fetch_sub(packets as u64, Ordering::Relaxed);
+    }
+
     /// Whether the key is worn.
     fn is_worn(&self) -> bool {
         let is_part = |used: &AtomicU64, whole: u64| used.load(Ordering::Relaxed) > whole / WORN_PART;
@@ -128,6 +134,10 @@ pub struct OutboundSa {
     next: AtomicU64,
     has_one_user: AtomicBool,
     renewal_asked: AtomicBool,
+    /// Whether no other SA takes its place.
+    is_last: bool,
+    /// Set when such an SA had too few numbers for a burst: without it, small bursts could still pass for long.
+    has_run_out: AtomicBool,
 }
 
 impl OutboundSa {
@@ -135,8 +145,18 @@ impl OutboundSa {
     pub fn new(protection: impl Into<Protection>, receiver: u32, lifetime: Lifetime) -> Self {
         let protection = protection.into();
         let next = AtomicU64::new(protection.first_sequence());
-        let [has_one_user, renewal_asked] = [false; 2].map(AtomicBool::new);
-        Self { protection, receiver, lifetime, volume: None, next, has_one_user, renewal_asked }
+        let [has_one_user, renewal_asked, has_run_out] = [false; 3].map(AtomicBool::new);
+        Self {
+            protection,
+            receiver,
+            lifetime,
+            volume: None,
+            next,
+            has_one_user,
+            renewal_asked,
+            is_last: false,
+            has_run_out,
+        }
     }
 
     /// Sends packets from this sequence number on.
@@ -163,10 +183,17 @@ impl OutboundSa {
         Self { volume: Some(volume), ..self }
     }
 
+    /// Says that no other SA takes its place. It ends when a burst needs more numbers than are left.
+    #[must_use]
+    pub fn not_renewed(self) -> Self {
+        Self { is_last: true, ..self }
+    }
+
     /// Whether the SA may be used to send at `now`.
     pub fn is_usable(&self, now: Time) -> bool {
         now < self.lifetime.expires
             && self.next.load(Ordering::Relaxed) < self.lifetime.end_sequence
+            && !self.has_run_out.load(Ordering::Relaxed)
             && !self.volume.as_ref().is_some_and(Volume::is_spent)
     }
 
@@ -180,11 +207,22 @@ impl OutboundSa {
         self.volume.as_ref().map_or(Ok(()), |volume| volume.spend(packets, bytes))
     }
 
+    /// Gives back what was spent for packets that got no numbers then. For an SA that is renewed it stays spent: so it ends at last, and is
+    /// replaced.
+    pub fn give_back(&self, packets: usize, bytes: usize) {
+        if let Some(volume) = self.volume.as_ref().filter(|_| self.is_last) {
+            volume.give_back(packets, bytes);
+        }
+    }
+
     /// Assigns `count` consecutive sequence numbers; no number is assigned twice.
     #[inline]
     pub fn assign(&self, count: usize, now: Time) -> Result<Range<u64>, DropReason> {
         if now >= self.lifetime.expires {
             return Err(DropReason::KeyExpired);
+        }
+        if self.is_last && self.has_run_out.load(Ordering::Relaxed) {
+            return Err(DropReason::CounterExhausted);
         }
         // Not a plain addition: a refused burst must not advance the counter towards an overflow.
         let count = count as u64;
@@ -198,7 +236,13 @@ impl OutboundSa {
         } else {
             self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after).ok()
         };
-        taken.map(|first| first..first + count).ok_or(DropReason::CounterExhausted)
+        let Some(first) = taken else {
+            if self.is_last {
+                self.has_run_out.store(true, Ordering::Relaxed);
+            }
+            return Err(DropReason::CounterExhausted);
+        };
+        Ok(first..first + count)
     }
 
     /// Whether a good part of its limits is used up.
@@ -344,110 +388,4 @@ impl InboundSa {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crypto::Cipher;
-    use crypto::engine::{Engine, none};
-
-    const EXPIRES: Time = Time::from_nanoseconds(1000);
-
-    fn sa(end_sequence: u64) -> OutboundSa {
-        let key = none::None.load(Cipher::ChaCha20Poly1305, &[0; 32]).expect("none takes any key");
-        let renew = Some(Time::from_nanoseconds(500));
-        OutboundSa::new(key, 7, Lifetime { renew, renew_sequence: 8, expires: EXPIRES, end_sequence })
-    }
-
-    #[test]
-    fn sequence_numbers_are_consecutive_and_end() {
-        let (sa, now) = (sa(10), Time::from_nanoseconds(1));
-        assert_eq!(sa.assign(4, now), Ok(0..4));
-        assert_eq!(sa.assign(4, now), Ok(4..8));
-        assert_eq!(sa.assign(4, now), Err(DropReason::CounterExhausted));
-        assert_eq!(sa.assign(2, now), Ok(8..10));
-        assert_eq!(sa.assign(1, now), Err(DropReason::CounterExhausted));
-        assert!(!sa.is_usable(now));
-    }
-
-    #[test]
-    fn threads_get_each_number_once_and_no_more_bytes_than_the_limit() {
-        const COUNT: u64 = 100_000;
-        let (sa, now) = (sa(COUNT).with_volume(Volume::new(50_000, 60_000)), Time::from_nanoseconds(1));
-        let (mut numbers, spent) = std::thread::scope(|scope| {
-            let work = || {
-                let taken: Vec<u64> = std::iter::from_fn(|| sa.assign(7, now).ok()).flatten().collect();
-                (taken, (0..COUNT).filter(|_| sa.spend(1, 1).is_ok()).count() as u64)
-            };
-            let threads: Vec<_> = (0..3).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().fold((Vec::new(), 0), |(mut all, spent), thread| {
-                let (taken, more) = thread.join().expect("it does not panic");
-                all.extend(taken);
-                (all, spent + more)
-            })
-        });
-        numbers.sort_unstable();
-        assert_eq!(
-            numbers,
-            (0..COUNT / 7 * 7).collect::<Vec<u64>>(),
-            "none is missing, and none is twice there"
-        );
-        assert_eq!(spent, 60_000);
-    }
-
-    #[test]
-    fn the_counter_never_wraps() {
-        let (sa, now) = (sa(u64::MAX), Time::from_nanoseconds(1));
-        sa.next.store(u64::MAX - 1, Ordering::Relaxed);
-        assert_eq!(sa.assign(2, now), Err(DropReason::CounterExhausted));
-        assert_eq!(sa.assign(1, now), Ok(u64::MAX - 1..u64::MAX));
-        assert_eq!(sa.assign(1, now), Err(DropReason::CounterExhausted));
-    }
-
-    #[test]
-    fn bytes_are_spent_up_to_the_end_and_renewal_is_asked_for_before() {
-        let (sa, now) = (sa(100).with_volume(Volume::new(50, 100)), Time::from_nanoseconds(1));
-        assert_eq!(sa.spend(1, 50), Ok(()));
-        assert!(!sa.wants_renewal(now));
-        assert_eq!((sa.spend(1, 40), sa.wants_renewal(now)), (Ok(()), true));
-        assert!(sa.is_usable(now));
-        assert_eq!(sa.spend(1, 11), Err(DropReason::KeyExpired));
-        assert!(!sa.is_usable(now), "what was refused once is the end");
-        assert_eq!(sa.spend(1, 1), Err(DropReason::KeyExpired));
-        assert_eq!(sa.volume().map(|volume| (volume.packets(), volume.bytes())), Some((2, 90)));
-    }
-
-    /// The peer's limits may be lower than the local ones: it rekeys when it reaches them.
-    #[test]
-    fn a_key_is_worn_by_many_packets_whatever_it_may_carry() {
-        let without_limit = || Volume::new(u64::MAX, u64::MAX);
-        let lifetime =
-            Lifetime { renew: None, renew_sequence: u64::MAX, expires: EXPIRES, end_sequence: u64::MAX };
-        let key = || none::None.load(Cipher::ChaCha20Poly1305, &[0; 32]).expect("none takes any key");
-        let (inbound, outbound) = (
-            InboundSa::new(key(), 7, lifetime, false).with_volume(without_limit()),
-            OutboundSa::new(key(), 7, lifetime).with_volume(without_limit()),
-        );
-        let now = Time::from_nanoseconds(1);
-        for (packets, is_worn) in [(1000, false), (WORN_PACKETS, true)] {
-            inbound.spend(packets as usize, 100);
-            outbound.assign(packets as usize, now).expect("there are numbers left");
-            assert_eq!([inbound.is_worn(), outbound.is_worn()], [is_worn; 2], "{packets}");
-        }
-    }
-
-    #[test]
-    fn an_expired_key_assigns_nothing() {
-        assert_eq!(sa(10).assign(1, EXPIRES), Err(DropReason::KeyExpired));
-        assert!(!sa(10).is_usable(EXPIRES));
-    }
-
-    #[test]
-    fn renewal_is_asked_for_once_by_age_or_by_use() {
-        let by_age = sa(100);
-        assert!(!by_age.wants_renewal(Time::from_nanoseconds(499)));
-        assert!(by_age.wants_renewal(Time::from_nanoseconds(500)));
-        assert!(!by_age.wants_renewal(Time::from_nanoseconds(501)));
-        let by_use = sa(100);
-        by_use.assign(9, Time::from_nanoseconds(1)).expect("there are numbers left");
-        assert!(by_use.wants_renewal(Time::from_nanoseconds(1)));
-    }
-}
+mod tests;

@@ -47,8 +47,11 @@ fn take(
     mtu: usize,
     now: Time,
 ) -> Result<Range<u64>, DropReason> {
-    if sa.volume().is_some() {
-        sa.spend(packets.len(), sa.protection.sealed(batch, packets.clone(), mtu))?;
+    let count = packets.len();
+    if sa.volume().is_none() {
+        return sa.assign(count, now);
     }
-    sa.assign(packets.len(), now)
+    let bytes = sa.protection.sealed(batch, packets, mtu);
+    sa.spend(count, bytes)?;
+    sa.assign(count, now).inspect_err(|_| sa.give_back(count, bytes))
 }

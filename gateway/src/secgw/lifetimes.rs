@@ -80,7 +80,7 @@ impl Ends {
         }
     }
 
-    /// What is left, if there is a limit.
+    /// What is left, if there is a limit. An SA that has ended may have some left: less than its last burst needed.
     pub(super) fn left(&self, numbers: &Numbers, now: Time) -> Option<model::SaLifetime> {
         if !self.limits.is_any() {
             return None;

@@ -35,7 +35,8 @@ pub enum PortError {
     /// NAPI of an interface cannot be deferred.
     #[error(
         "port {0}: NAPI of {1} cannot be deferred: {2}\n  \
-         fix: leave out defer_napi (defer-napi), or mount the sysfs of the network namespace at /sys, as ip netns exec does"
+         fix: leave out defer_napi (defer-napi), or start it as root with the sysfs of the network namespace at /sys, writable, as ip \
+         netns exec mounts it; under systemd, that takes a drop-in with ProtectKernelTunables=no and User=root: see docs/secgw.md"
     )]
     Defer(u16, String, std::io::Error),
     /// A file that would be emptied while another port has it, or the same.

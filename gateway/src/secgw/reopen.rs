@@ -172,7 +172,7 @@ impl Watched {
         if there.is_some() && there == self.index {
             return None;
         }
-        // What was set went with the interface.
+        // What was set went with the interface: nothing is put back at another one of its name.
         self.deferral = None;
         let opened = open(&self.plan, workers, BUSY).and_then(|ports| Ok((ports, defer(&self.plan)?)));
         match opened {

@@ -384,7 +384,7 @@ fn beginning(
         Direction::Outbound => {
             let sa = OutboundSa::new(keys, settings.spi, lifetime).starting_at(first);
             Numbers::Outbound(Arc::new(match volume {
-                Some(volume) => sa.with_volume(volume),
+                Some(volume) => sa.with_volume(volume).not_renewed(),
                 None => sa,
             }))
         }

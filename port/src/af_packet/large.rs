@@ -6,7 +6,7 @@ use crate::tun::segment::Segmenter;
 use crate::tun::virtio::VirtioHeader;
 use arrayvec::ArrayVec;
 use packet::header::ethernet::{EthernetHeader, IPV4, IPV6};
-use packet::header::ip::{IpPacket, Ipv6Header};
+use packet::header::ip::{IpPacket, Ipv6Header, TCP, UDP};
 use packet::{Batch, DropReason};
 use rustix::net::{RecvFlags, recv};
 use std::os::fd::OwnedFd;
@@ -66,18 +66,21 @@ impl Large {
         for part in [addresses, frame.vlan.as_ref().map_or(&[][..], |tag| tag), rest] {
             self.ethernet.try_extend_from_slice(part).ok()?;
         }
-        let checksum_start = usize::from(frame.offload.checksum_start).checked_sub(offset)?;
         (self.start, self.end) = (VirtioHeader::LENGTH + offset, length);
         let packet = &mut self.bytes[self.start..self.end];
-        // Packets in tunnels have a transport header further in, and outer ones that are not for us to write.
-        let transport = match IpPacket::parse(packet).ok()? {
-            IpPacket::V4(header, _) => header.length(),
-            IpPacket::V6(..) => Ipv6Header::LENGTH,
+        let (transport, protocol) = match IpPacket::parse(packet).ok()? {
+            IpPacket::V4(header, _) => (header.length(), header.protocol),
+            IpPacket::V6(header, _) => (Ipv6Header::LENGTH, header.next_header),
         };
-        if checksum_start != transport {
+        // Packets in tunnels have a transport header further in, and outer ones that are not for us to write. Without that flag the kernel
+        // says no start: a network card that merges has checked the sums. They are computed anew in any case.
+        let needs_checksum = frame.offload.flags & VirtioHeader::NEEDS_CHECKSUM != 0;
+        let is_outermost = !needs_checksum || usize::from(frame.offload.checksum_start) == offset + transport;
+        let is_udp = frame.offload.gso_type & !VirtioHeader::GSO_ECN == VirtioHeader::GSO_UDP;
+        if !is_outermost || protocol != if is_udp { UDP } else { TCP } {
             return None;
         }
-        let header = VirtioHeader { checksum_start: checksum_start as u16, ..frame.offload };
+        let header = VirtioHeader { checksum_start: transport as u16, ..frame.offload };
         self.segmenter = Some(Segmenter::new(&header, packet).ok()?.behind(self.ethernet.len()));
         Some(())
     }
@@ -101,7 +104,8 @@ impl Large {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use packet::header::ip::{Ipv4Header, TCP};
+    use packet::checksum::Sum;
+    use packet::header::ip::Ipv4Header;
     use zerocopy::IntoBytes;
 
     /// A frame of TCP with so many bytes of payload.
@@ -160,6 +164,28 @@ mod tests {
         let mut batch = Batch::new(64 * 1024);
         assert!(large.write(&mut batch) && large.write(&mut batch), "nothing is left");
         assert_eq!((batch.len(), &batch.packet(2)[12..18]), (3, &[0x81, 0, 0, 5, 8, 0][..]));
+    }
+
+    /// A network card that merges (LRO, GRO in hardware) has checked the sums: the kernel asks for none, and says no start.
+    #[test]
+    fn a_super_packet_whose_checksums_were_checked_is_cut_unless_it_is_in_a_tunnel() {
+        let checked = VirtioHeader { flags: 0, checksum_offset: 0, ..offload(0) };
+        let mut bytes = frame(2500);
+        let mut large = Large::default();
+        large.take(&in_slot(&bytes, checked, None), &nowhere()).expect("it is right");
+        let mut batch = Batch::new(64 * 1024);
+        assert!(large.write(&mut batch));
+        assert_eq!((0..batch.len()).map(|at| batch.packet(at).len()).collect::<Vec<_>>(), [1054, 1054, 554]);
+        for index in 0..batch.len() {
+            let segment = &batch.packet(index)[34..];
+            let pseudo = Sum::pseudo_v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), TCP, segment.len());
+            assert!((pseudo + Sum::of(segment)).is_valid());
+        }
+        for tunnel in [UDP, 4, 47] {
+            bytes[23] = tunnel;
+            let taken = large.take(&in_slot(&bytes, checked, None), &nowhere());
+            assert_eq!(taken, Err(DropReason::BadOffload), "{tunnel}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! SAs of the file that end.
 
 use super::*;
+use crate::clock::tests::later;
 use packet::DropReason::{CounterExhausted, KeyExpired};
 
 fn with(words: &str) -> String {
@@ -70,14 +71,42 @@ fn bytes_and_seconds_end_an_sa_in_both_directions() {
     }
     assert_eq!(scene.dropped(), [(KeyExpired, 1)]);
 
-    let mut scene = Scene::new(&with("lifetime 1"));
+    let mut scene = Scene::new(&with("lifetime 3600"));
     let [_, sent] = scene.carry(0, &[inner(), inner()]);
     assert_eq!(scene.carry(1, &arrived(&sent[..1]))[0].len(), 1);
-    std::thread::sleep(std::time::Duration::from_millis(1100));
-    assert_eq!(scene.carry(0, &[inner()]), NOTHING);
-    assert_eq!(scene.carry(1, &arrived(&sent[1..])), NOTHING);
-    assert_eq!(scene.dropped(), [(KeyExpired, 2)]);
-    assert_eq!(scene.statistics.news().len(), 2, "both directions");
+    assert_eq!(scene.statistics.news(), Vec::<String>::new());
+    later(3600, || {
+        assert_eq!(scene.carry(0, &[inner()]), NOTHING);
+        assert_eq!(scene.carry(1, &arrived(&sent[1..])), NOTHING);
+        assert_eq!(scene.dropped(), [(KeyExpired, 2)]);
+        assert_eq!(scene.statistics.news().len(), 2, "both directions");
+    });
+}
+
+/// Bursts under load are longer than what is left at last.
+#[test]
+fn an_sa_ends_with_the_first_burst_that_its_packets_are_too_few_for() {
+    let mut scene = Scene::new(&with("life-packets 20 life-bytes 100000"));
+    let burst = vec![inner(); 8];
+    for _ in 0..2 {
+        assert_eq!(scene.carry(0, &burst)[1].len(), 8);
+    }
+    let left = |scene: &Scene| {
+        let sa = scene.statistics.show().sas.into_iter().find(|sa| sa.direction == "out" && sa.spi == 5);
+        sa.and_then(|sa| sa.lifetime).expect("it has a limit")
+    };
+    let before = left(&scene);
+    assert_eq!((before.packets, before.has_ended), (Some(4), false));
+    for _ in 0..3 {
+        assert_eq!(scene.carry(0, &burst), NOTHING);
+    }
+    assert_eq!(scene.carry(0, &[inner()]), NOTHING, "what was refused once is the end");
+    assert_eq!(scene.dropped(), [(CounterExhausted, 25)]);
+    let after = left(&scene);
+    assert_eq!((after.has_ended, after.text()), (true, "ended".into()));
+    assert_eq!(after.bytes, before.bytes, "what is refused is not used up");
+    let news = scene.statistics.news();
+    assert!(news.len() == 1 && news[0].contains("sa out 5, line 6, has reached the end"), "{news:?}");
 }
 
 #[test]
