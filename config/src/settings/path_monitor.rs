@@ -5,7 +5,7 @@
 //! interface ── its peers ────────┴──> which tunnel the address is behind ──> PathTarget
 //! ```
 
-use super::ipsec::Tunnel;
+use super::ipsec::{self, Tunnel};
 use super::openvpn::Mode;
 use super::{Reader, Settings, parsed, set, set_or_default};
 use crate::tree::Tree;
@@ -33,7 +33,7 @@ pub struct PathTarget {
     pub peer: String,
     /// The number of the tunnel, for IPsec.
     pub tunnel: Option<u32>,
-    /// The MTU of the tunnel, where it has one of its own beside that of the interface.
+    /// The MTU of the tunnel, where it has its own beside that of the interface.
     pub mtu: Option<u16>,
     /// Which command sets the MTU of the tunnel, without the number.
     pub mtu_command: String,
@@ -362,7 +362,8 @@ fn behind_ipsec(
         (format!("{address} is in no remote prefix of {of}"), fix)
     })?;
     let mtu_command = format!("set {path} {name} tunnel {number} mtu");
-    Ok(Behind { peer: name.clone(), tunnel: Some(*number), mtu, mtu_command })
+    // That of the interface may be larger, for another tunnel.
+    Ok(Behind { peer: name.clone(), tunnel: Some(*number), mtu: mtu.or(Some(ipsec::MTU)), mtu_command })
 }
 
 /// What the longest prefix with an address leads to.

@@ -39,8 +39,8 @@ use config::Path;
 
 /// The interface for the packets of all IPsec peers.
 pub const NAME: &str = "ipsec0";
-/// What fits into 1500 bytes in any outer header and with any cipher, but for the longest tags.
-pub const MTU: u32 = 1400;
+/// The MTU of tunnels that set none, and the least of the interface.
+pub const MTU: u32 = config::settings::ipsec::MTU as u32;
 
 /// Where IPsec is configured, or these words of it.
 fn path_of<'a>(words: impl IntoIterator<Item = &'a str>) -> Path {

@@ -122,6 +122,15 @@ pub(super) struct Shared {
 pub(super) type Results = Arc<Mutex<Arc<Paths>>>;
 
 impl Shared {
+    pub(super) fn new(shown: &Results) -> io::Result<Self> {
+        Ok(Self {
+            orders: Mutex::default(),
+            wake: Wake::new()?,
+            is_stopped: AtomicBool::new(false),
+            shown: Arc::clone(shown),
+        })
+    }
+
     pub(super) fn wake(&self) -> &Wake {
         &self.wake
     }
@@ -197,12 +206,7 @@ impl Drop for Monitor {
 }
 
 fn start(shown: &Results) -> io::Result<(Arc<Shared>, thread::JoinHandle<()>)> {
-    let shared = Arc::new(Shared {
-        orders: Mutex::default(),
-        wake: Wake::new()?,
-        is_stopped: AtomicBool::new(false),
-        shown: Arc::clone(shown),
-    });
+    let shared = Arc::new(Shared::new(shown)?);
     let of_thread = Arc::clone(&shared);
     let body = move || {
         if let Err(error) = yield_to_packets() {
@@ -217,4 +221,35 @@ fn start(shown: &Results) -> io::Result<(Arc<Shared>, thread::JoinHandle<()>)> {
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::model::Path;
+    use super::super::thread::Ending;
+    use super::*;
+
+    /// What the daemon and a thread share, with a result.
+    fn shared(results: &Results) -> Arc<Shared> {
+        let shared = Arc::new(Shared::new(results).expect("an event"));
+        shared.show(Paths { targets: vec![Path::default()], ..Paths::default() });
+        assert_eq!(lock(results).targets.len(), 1);
+        shared
+    }
+
+    #[test]
+    fn no_results_outlive_the_thread_however_it_ends() {
+        let results = Results::default();
+        let stopped = shared(&results);
+        stopped.is_stopped.store(true, Ordering::Relaxed);
+        Thread::new(stopped).run();
+        assert!(lock(&results).targets.is_empty());
+        let ending = Ending(shared(&results));
+        let panics = move || {
+            let _ending = ending;
+            panic!("on purpose");
+        };
+        assert!(thread::spawn(panics).join().is_err());
+        assert!(lock(&results).targets.is_empty());
+    }
 }

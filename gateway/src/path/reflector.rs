@@ -3,8 +3,8 @@
 //! ```text
 //! datagram ──> is it a probe? ──> rate, in total and of its source ──> reflect ──> back to its source, by the interface it came by
 //! ```
-//! An answer is as long as the probe. A datagram that comes from a reflector's port is not answered: two reflectors would answer each
-//! other for ever.
+//! An answer is as long as the probe. Two reflectors must not answer each other for ever, whatever ports they have. So what a
+//! reflector has sent is not answered, which its bytes tell; nor is a datagram from a port of a service, or from our own port.
 
 use packet::header::stamp;
 use std::collections::hash_map::RandomState;
@@ -16,6 +16,9 @@ use std::time::Duration;
 const SOURCES: usize = 1024;
 /// Probes of one source a second.
 const MOST_OF_SOURCE: u16 = 100;
+
+/// Ports of services (RFC 6335 section 6), that of reflectors among them. Probes come from ephemeral ports.
+const SERVICES: std::ops::Range<u16> = 0..1024;
 
 /// What limits the answers.
 pub(super) struct Reflector {
@@ -70,8 +73,9 @@ impl Reflector {
 
     /// Makes the answer in the bytes of a datagram; whether there is one. `now` never goes back.
     pub(super) fn answer(&mut self, bytes: &mut [u8], arrival: &Arrival, now: Duration) -> bool {
-        let is_of_reflector = [stamp::PORT, arrival.port].contains(&arrival.from.port());
-        if is_of_reflector || bytes.len() < stamp::LENGTH {
+        let port = arrival.from.port();
+        let is_of_service = SERVICES.contains(&port) || port == arrival.port;
+        if is_of_service || bytes.len() < stamp::LENGTH || stamp::is_reflected(bytes) {
             self.counts.malformed += 1;
             return false;
         }
@@ -141,7 +145,28 @@ mod tests {
         let of_reflector = Arrival { port: 8620, ..arrival("10.2.0.1:8620") };
         assert!(!reflector.answer(&mut probe(), &of_reflector, Duration::ZERO));
         assert!(!reflector.answer(&mut probe(), &arrival("10.2.0.1:862"), Duration::ZERO));
-        assert_eq!(reflector.counts, Counts { malformed: 46, ..Counts::default() });
+        assert!(!reflector.answer(&mut probe(), &arrival("10.2.0.1:7"), Duration::ZERO), "echo");
+        assert!(!reflector.answer(&mut probe(), &arrival("10.2.0.1:1023"), Duration::ZERO));
+        assert_eq!(reflector.counts, Counts { malformed: 48, ..Counts::default() });
+        assert!(reflector.answer(&mut probe(), &arrival("10.2.0.1:1024"), Duration::ZERO));
+    }
+
+    #[test]
+    fn two_reflectors_on_other_ports_do_not_answer_each_other() {
+        let mut reflectors = [Reflector::new(1000), Reflector::new(1000)];
+        let at = [
+            Arrival { port: 8620, ..arrival("10.2.0.2:8621") },
+            Arrival { port: 8621, ..arrival("10.2.0.1:8620") },
+        ];
+        // Who begins may have forged the source, and may set any bytes.
+        for forged in [probe(), vec![0xff; stamp::LENGTH], vec![0; 100]] {
+            let mut bytes = forged;
+            assert!(reflectors[0].answer(&mut bytes, &at[0], Duration::from_secs(1)), "it may be a probe");
+            let sent = bytes.clone();
+            assert!(!reflectors[1].answer(&mut bytes, &at[1], Duration::from_secs(1)));
+            assert_eq!(bytes, sent);
+        }
+        assert_eq!((reflectors[1].counts.malformed, reflectors[1].counts.answered), (3, 0));
     }
 
     #[test]

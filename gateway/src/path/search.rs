@@ -5,8 +5,9 @@
 //! Idle ── it is time ──> Top ── comes through ──────────────────────────────> Fits, Idle
 //!   ^                     └── is lost ──> Narrow: halves ── one byte left ──┐
 //!   ├── the size found comes through <── Low <── was lost before, too       │
-//!   └── BlackHole, or Told if an ICMP error named a size <──────────────────┘
+//!   └── BlackHole, or Told if an ICMP error named a size that fits <────────┘
 //! ```
+//! An ICMP error does not hide a black hole below the size that it names: it counts only until a size that it allows is lost.
 
 use super::model::Mtu;
 use std::time::Duration;
@@ -31,7 +32,7 @@ pub(super) struct Search {
     /// The largest size that came through in this search, and the least that was lost.
     low: Option<u32>,
     high: u32,
-    /// What an ICMP error named in this search.
+    /// What an ICMP error named in this search, unless a size up to it was lost since.
     told: Option<u32>,
     result: Option<Found>,
     next: Duration,
@@ -119,6 +120,11 @@ impl Search {
             Step::Idle => {}
             Step::Top => self.finish(Found { mtu: Mtu::Fits, size: Some(size) }, now),
             Step::Low => {
+                if self.told.is_some_and(|told| told > size) {
+                    // An ICMP error says that more fits. Whether that is so is not known yet.
+                    (self.step, self.low) = (Step::Narrow, Some(size));
+                    return self.finish_if_narrow(now);
+                }
                 // As before, but whether senders are told may have changed.
                 let mtu = self.without_top();
                 self.finish(Found { mtu, size: Some(size) }, now);
@@ -137,6 +143,8 @@ impl Search {
         }
         self.lost += 1;
         if self.lost >= tries(loss, self.step) {
+            // Senders that obey the ICMP error lose their packets all the same.
+            self.told = self.told.filter(|told| size > *told);
             self.is_too_large(size, now);
         }
     }
@@ -281,6 +289,33 @@ mod tests {
         assert_eq!(search.found(), Some(found(Mtu::Told, 1380)));
         search.told(1420, 5000, TRUE_FOR);
         assert_eq!(search.found(), Some(found(Mtu::Told, 1380)), "a size that is no smaller says nothing");
+    }
+
+    #[test]
+    fn a_black_hole_below_what_an_icmp_error_names_is_found_every_time() {
+        let mut search = Search::new(true);
+        search.set_top(1420);
+        for round in 0..3 {
+            let now = round * TRUE_FOR;
+            let mut probes = 0;
+            while let Some(size) = search.wanted(now) {
+                match size {
+                    ..=1380 => search.passed(size, now),
+                    1381..=1400 => search.failed(size, 0.0, now),
+                    _ => search.told(size, 1400, now),
+                }
+                probes += 1;
+                assert!(probes < 40, "it ends: {search:?}");
+            }
+            assert_eq!(search.found(), Some(found(Mtu::BlackHole, 1380)), "round {round}");
+        }
+        // One lost probe is no hole where others are lost, too.
+        let mut search = Search::new(true);
+        search.set_top(1420);
+        search.told(1420, 1400, Duration::ZERO);
+        search.failed(1400, 0.2, Duration::ZERO);
+        run(&mut search, Duration::ZERO, 1400, true);
+        assert_eq!(search.found(), Some(found(Mtu::Told, 1400)));
     }
 
     #[test]

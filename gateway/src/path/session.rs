@@ -5,6 +5,7 @@ use super::search::Search;
 use arrayvec::ArrayVec;
 use config::settings::{PathProtocol, PathTarget};
 use std::collections::VecDeque;
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 /// Probes that loss and round-trip times are taken from.
@@ -38,6 +39,8 @@ struct Waiting {
 pub(super) struct Session {
     pub(super) name: String,
     pub(super) target: PathTarget,
+    /// Its number among the sessions, which STAMP probes carry: zero is none (RFC 8972 section 3).
+    pub(super) number: NonZeroU16,
     sequence: u32,
     next: Duration,
     waiting: ArrayVec<Waiting, 8>,
@@ -54,12 +57,13 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// A session whose first probe is due at `first`.
-    pub(super) fn new(name: String, target: PathTarget, first: Duration) -> Self {
+    /// A session whose first probe is due at `first`, with a number that no other has.
+    pub(super) fn new(name: String, target: PathTarget, number: NonZeroU16, first: Duration) -> Self {
         let search = target.searches_mtu.then(|| Search::new(target.address.is_ipv4()));
         Self {
             name,
             target,
+            number,
             sequence: 0,
             next: first,
             waiting: ArrayVec::new(),
@@ -90,8 +94,9 @@ impl Session {
         if now < self.next {
             return None;
         }
-        // Time that was missed is not made up for.
-        self.next = now.max(self.next + self.interval());
+        // Time that was missed is not made up for: not by a second probe at once, either.
+        let next = self.next + self.interval();
+        self.next = if next > now { next } else { now + self.interval() };
         self.sequence = self.sequence.wrapping_add(1);
         let may_be_large = !self.was_large && self.is_answering() && !self.waits_for_large();
         let size = self.search.as_mut().filter(|_| may_be_large).and_then(|search| search.wanted(now));

@@ -4,10 +4,12 @@ use super::attach;
 use super::model::{Mtu, Path, State};
 use super::session::{Probe, Session};
 use crate::facts::model::Tunnel;
-use config::settings::{PathProtocol, PathTarget};
+use crate::ipsec;
+use config::settings::{PathProtocol, PathTarget, Settings};
+use std::num::NonZeroU16;
 use std::time::Duration;
 
-fn target() -> PathTarget {
+pub(super) fn target() -> PathTarget {
     PathTarget {
         address: "10.2.0.1".parse().expect("literal"),
         interface: "wg0".to_owned(),
@@ -22,6 +24,28 @@ fn target() -> PathTarget {
     }
 }
 
+/// A peer of IPsec without tunnels, and targets behind two.
+const IPSEC: &str = "\
+set vpn ipsec esp-group E proposal 1 encryption aes256gcm128
+set vpn ipsec ike-group I proposal 1 encryption aes256gcm128
+set vpn ipsec ike-group I proposal 1 prf prfsha256
+set vpn ipsec ike-group I proposal 1 dh-group 19
+set vpn ipsec authentication psk sites id 172.16.1.5
+set vpn ipsec authentication psk sites id 172.16.2.5
+set vpn ipsec authentication psk sites secret 'a secret of both sites'
+set vpn ipsec site-to-site peer b authentication mode pre-shared-secret
+set vpn ipsec site-to-site peer b authentication local-id 172.16.1.5
+set vpn ipsec site-to-site peer b authentication remote-id 172.16.2.5
+set vpn ipsec site-to-site peer b ike-group I
+set vpn ipsec site-to-site peer b default-esp-group E
+set vpn ipsec site-to-site peer b local-address 172.16.2.5
+set vpn ipsec site-to-site peer b remote-address 172.16.1.5
+set service path-monitor target one address 192.168.7.1
+set service path-monitor target one interface ipsec0
+set service path-monitor target two address 192.168.8.1
+set service path-monitor target two interface ipsec0
+";
+
 /// A target behind a path that answers as it is told.
 struct Link {
     session: Session,
@@ -34,7 +58,7 @@ const DELAY: Duration = Duration::from_millis(40);
 
 impl Link {
     fn new() -> Self {
-        let mut session = Session::new("b".to_owned(), target(), Duration::ZERO);
+        let mut session = Session::new("b".to_owned(), target(), NonZeroU16::MIN, Duration::ZERO);
         session.set_mtu(1420);
         Self { session, now: Duration::ZERO, tried: Vec::new() }
     }
@@ -173,8 +197,44 @@ fn what_cannot_be_sent_is_said_and_says_nothing_of_the_path() {
 }
 
 #[test]
+fn a_probe_that_is_late_is_not_followed_by_another_at_once() {
+    let mut session = Session::new("b".to_owned(), target(), NonZeroU16::MIN, Duration::ZERO);
+    let mut due = |milliseconds| session.due(Duration::from_millis(milliseconds)).is_some();
+    assert!(due(0) && !due(999) && due(1400), "a little late");
+    assert!(!due(1999) && due(2000), "which changes nothing of those that follow");
+    assert!(due(9300) && !due(9300) && !due(10_299) && due(10_300), "late by several intervals");
+    assert!(due(12_300) && !due(12_300), "late by exactly one");
+}
+
+#[test]
+fn a_tunnel_of_ipsec_without_an_mtu_is_not_probed_to_that_of_another() {
+    let tunnel =
+        |number: u32, rest: &str| format!("set vpn ipsec site-to-site peer b tunnel {number} {rest}\n");
+    let text = [
+        IPSEC.to_owned(),
+        tunnel(1, "local prefix 192.168.1.0/24"),
+        tunnel(1, "remote prefix 192.168.7.0/24"),
+        tunnel(2, "local prefix 192.168.1.0/24"),
+        tunnel(2, "remote prefix 192.168.8.0/24"),
+        tunnel(2, "mtu 8000"),
+    ]
+    .concat();
+    let (settings, _) = config::parse(&text).and_then(|tree| Settings::new(&tree)).expect("right");
+    let targets = settings.path_monitor.expect("it is configured").targets;
+    assert_eq!((targets["one"].tunnel, targets["one"].mtu.map(u32::from)), (Some(1), Some(ipsec::MTU)));
+    assert_eq!((targets["two"].tunnel, targets["two"].mtu), (Some(2), Some(8000)));
+    // The interface has that of the tunnel with the largest packets.
+    for (name, mtu) in [("one", 1400), ("two", 8000)] {
+        let target = targets[name].clone();
+        let mut session = Session::new(name.to_owned(), target, NonZeroU16::MIN, Duration::ZERO);
+        session.set_mtu(8000);
+        assert_eq!(session.shown().tunnel_mtu_bytes, Some(mtu));
+    }
+}
+
+#[test]
 fn a_reflector_that_is_wrong_about_itself_makes_no_path_fast() {
-    let mut session = Session::new("b".to_owned(), target(), Duration::ZERO);
+    let mut session = Session::new("b".to_owned(), target(), NonZeroU16::MIN, Duration::ZERO);
     let probe = session.due(Duration::ZERO).expect("the first");
     session.sent(probe, 7, Duration::ZERO);
     assert!(session.answered(probe.sequence, 7, DELAY, Duration::from_secs(9)));

@@ -14,10 +14,11 @@ use packet::header::echo::Echo;
 use packet::header::stamp::{self, Reflected};
 use port::probe::{Arrived, ProbeSocket, Way};
 use rustix::io::Errno;
-use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
+use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU16;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -39,6 +40,8 @@ pub(super) struct Thread {
     shared: Arc<Shared>,
     begun: Instant,
     sessions: Vec<Session>,
+    /// The number that a session got last.
+    number: NonZeroU16,
     /// The sessions of an address.
     by_address: HashMap<IpAddr, Vec<usize>>,
     /// Indices and MTUs of interfaces.
@@ -62,6 +65,7 @@ impl Thread {
             shared,
             begun: Instant::now(),
             sessions: Vec::new(),
+            number: NonZeroU16::MAX,
             by_address: HashMap::new(),
             links: HashMap::new(),
             sockets: Sockets::default(),
@@ -75,6 +79,7 @@ impl Thread {
     }
 
     pub(super) fn run(mut self) {
+        let _ending = Ending(Arc::clone(&self.shared));
         while !self.shared.is_stopped() {
             if let Some(orders) = self.shared.take_orders() {
                 self.obey(orders);
@@ -105,14 +110,19 @@ impl Thread {
     fn obey(&mut self, orders: Orders) {
         let now = self.begun.elapsed();
         let Orders { targets, sockets, rate, taken } = orders;
+        let used: HashSet<NonZeroU16> = self.sessions.iter().map(|session| session.number).collect();
         let mut before: HashMap<String, Session> =
             self.sessions.drain(..).map(|session| (session.name.clone(), session)).collect();
         let count = targets.len().max(1) as u32;
-        for (number, (name, target)) in targets.into_iter().enumerate() {
+        for (place, (name, target)) in targets.into_iter().enumerate() {
             let same = before.remove(&name).filter(|session| session.target == target);
             // They are spread over the interval.
-            let first = now + Duration::from_secs(target.interval.into()) * number as u32 / count;
-            self.sessions.push(same.unwrap_or_else(|| Session::new(name, target, first)));
+            let first = now + Duration::from_secs(target.interval.into()) * place as u32 / count;
+            let session = same.unwrap_or_else(|| {
+                self.number = free_after(self.number, &used);
+                Session::new(name, target, self.number, first)
+            });
+            self.sessions.push(session);
         }
         self.by_address.clear();
         for (number, session) in self.sessions.iter().enumerate() {
@@ -193,7 +203,7 @@ impl Thread {
         let stamped = stamp::ntp(wall());
         let token = match target.protocol {
             PathProtocol::Icmp => {
-                let token = self.keys.hash_one((number, probe.sequence));
+                let token = self.keys.hash_one((session.number, probe.sequence));
                 Echo::request(is_v4, self.identifier, probe.sequence as u16, &mut bytes, |out| {
                     out.extend_from_slice(&token.to_be_bytes());
                     out.extend_from_slice(&probe.sequence.to_be_bytes());
@@ -202,7 +212,7 @@ impl Thread {
                 token
             }
             PathProtocol::Stamp(_) => {
-                stamp::Probe::new(probe.sequence, stamped, number as u16).emit(length, &mut bytes);
+                stamp::Probe::new(probe.sequence, stamped, session.number.get()).emit(length, &mut bytes);
                 stamped
             }
         };
@@ -301,6 +311,25 @@ impl Thread {
     }
 }
 
+/// Takes the results away once the thread has ended, however it did: nobody must take them for what is true now.
+pub(super) struct Ending(pub(super) Arc<Shared>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.show(Paths::default());
+    }
+}
+
+/// The next number that is not in use. There are far more numbers than sessions.
+fn free_after(mut number: NonZeroU16, used: &HashSet<NonZeroU16>) -> NonZeroU16 {
+    loop {
+        number = number.checked_add(1).unwrap_or(NonZeroU16::MIN);
+        if !used.contains(&number) {
+            return number;
+        }
+    }
+}
+
 /// What a socket is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -341,4 +370,38 @@ fn read_stamp(bytes: &[u8]) -> Option<(u32, u64, Duration)> {
 /// The time since 1970.
 fn wall() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::monitor::Results;
+    use super::super::tests::target;
+    use super::*;
+    use tokio::sync::oneshot;
+
+    #[test]
+    fn targets_that_stay_keep_their_number() {
+        let orders = |names: &[&str]| {
+            let targets = names.iter().map(|name| ((*name).to_owned(), target())).collect();
+            Orders { targets, sockets: Sockets::default(), rate: 1, taken: oneshot::channel().0 }
+        };
+        let numbers = |thread: &Thread| -> Vec<(String, u16)> {
+            thread.sessions.iter().map(|it| (it.name.clone(), it.number.get())).collect()
+        };
+        let mut thread = Thread::new(Arc::new(Shared::new(&Results::default()).expect("an event")));
+        thread.obey(orders(&["b", "d"]));
+        assert_eq!(numbers(&thread), [("b".to_owned(), 1), ("d".to_owned(), 2)]);
+        thread.obey(orders(&["a", "b", "d"]));
+        assert_eq!(numbers(&thread), [("a".to_owned(), 3), ("b".to_owned(), 1), ("d".to_owned(), 2)]);
+    }
+
+    #[test]
+    fn numbers_of_sessions_are_never_zero_and_never_in_use() {
+        let number = |it| NonZeroU16::new(it).expect("not zero");
+        let used = HashSet::from([1, 2, 4, u16::MAX].map(number));
+        assert_eq!(free_after(NonZeroU16::MAX, &HashSet::new()), number(1), "the first of all");
+        assert_eq!(free_after(number(2), &used), number(3));
+        assert_eq!(free_after(number(3), &used), number(5));
+        assert_eq!(free_after(number(u16::MAX - 1), &used), number(3), "it begins anew");
+    }
 }

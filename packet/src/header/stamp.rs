@@ -14,6 +14,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const PORT: u16 = 862;
 /// Length of a packet without TLVs, of a sender or a reflector.
 pub const LENGTH: usize = 44;
+/// Where a sender's packet begins to be zero.
+const SENDER_ZERO: usize = 16;
 /// Length of the header of a TLV: flags, type, length of the value.
 pub const TLV_HEADER: usize = 4;
 
@@ -96,6 +98,15 @@ impl Reflected {
     }
 }
 
+/// Whether this is what a reflector sends: behind the first 16 bytes a sender's packet is zero, while a reflector's has times there, and
+/// two bytes between them that are zero (RFC 8762 section 4.3.1).
+///
+/// Other bytes there are no reason to refuse a sender's packet (section 4.2.1). TWAMP Light has padding there (section 4.6).
+pub fn is_reflected(bytes: &[u8]) -> bool {
+    let Ok(reflected) = Reflected::parse(bytes) else { return false };
+    reflected.zero == [0; 2] && bytes[SENDER_ZERO..LENGTH].iter().any(|byte| *byte != 0)
+}
+
 /// Makes the answer to a sender's packet in `bytes` of it, as a stateless reflector (RFC 8762 section 4.3). It arrived at `received`
 /// with this TTL, and is answered at `now`.
 pub fn reflect(bytes: &mut [u8], received: u64, now: u64, ttl: u8) -> Result<(), Malformed> {
@@ -174,6 +185,20 @@ mod tests {
         assert_eq!(bytes, expected.concat());
         let reflected = Reflected::parse(&bytes).expect("it is one");
         assert_eq!((reflected.sender_sequence.get(), reflected.session.get()), (7, 9));
+    }
+
+    #[test]
+    fn what_a_reflector_sent_is_known_and_what_a_sender_sent_is_not_taken_for_it() {
+        let mut bytes = Vec::new();
+        Probe::new(7, 8, 9).emit(100, &mut bytes);
+        assert!(!is_reflected(&bytes));
+        let padded = [&bytes[..SENDER_ZERO], &[0xa5; 40]].concat();
+        assert!(!is_reflected(&padded), "as of TWAMP Light");
+        for mut sent in [bytes, padded] {
+            reflect(&mut sent, 1, 2, 0).expect("it is long enough");
+            assert!(is_reflected(&sent));
+            assert!(!is_reflected(&sent[..LENGTH - 1]));
+        }
     }
 
     #[test]

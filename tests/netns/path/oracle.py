@@ -68,6 +68,14 @@ def ask(address):
         plug.send(random.randbytes(length))
         assert len(plug.recv(2000)) == length, "an answer is never longer"
     print("garbage is answered with as many bytes")
+    plug.send(bytes(Probe(seq=10)))
+    answer = plug.recv(2000)
+    plug.send(answer)
+    try:
+        plug.recv(2000)
+        raise SystemExit("an answer is answered")
+    except TimeoutError:
+        print("what a reflector sent is not answered")
     other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     other.bind(("", PORT))
     other.settimeout(1)

@@ -32,11 +32,11 @@ fn another_implementation_finds_the_reflector_right_and_garbage_ends_nothing() {
     }
     let Some((lab, _a, b, _)) = started([&[], &["reflector listen-address 10.66.0.2"]]) else { return };
     let said = output(&mut oracle(&lab, &["ask", "10.66.0.2"])).expect("all claims hold");
-    assert_eq!(said.lines().count(), 5, "{said}");
+    assert_eq!(said.lines().count(), 6, "{said}");
     let reflector = paths(&b.socket)["reflector"].clone();
     let said = lab::wait_until(PATIENCE, || {
         let counted = &paths(&b.socket)["reflector"];
-        number(&counted["answered"]) >= 10.0 && number(&counted["malformed"]) >= 4.0
+        number(&counted["answered"]) >= 10.0 && number(&counted["malformed"]) >= 5.0
     });
     said.unwrap_or_else(|error| panic!("{error}: {reflector:#}"));
 }
@@ -52,9 +52,15 @@ fn a_flood_gets_as_many_answers_as_the_rate_allows() {
     let (answered, seconds) = said.trim().split_once(' ').expect("two numbers");
     let (answered, seconds): (f64, f64) = (answered.parse().expect("one"), seconds.parse().expect("one"));
     assert!(answered >= 1.0 && answered <= 5.0 * seconds + 2.0, "{said}");
-    // A busy machine loses some of them in the tunnel.
-    let limited = || number(&paths(&b.socket)["reflector"]["limited"]) >= 20.0;
-    lab::wait_until(PATIENCE, limited).expect("others are counted");
+    // A busy machine drops some of them in the tunnel, or before the socket: more are sent until enough are counted.
+    let limited = || {
+        let is_enough = number(&paths(&b.socket)["reflector"]["limited"]) >= 400.0;
+        if !is_enough {
+            output(&mut oracle(&lab, &["flood", "10.66.0.2", "100"])).expect("it ends");
+        }
+        is_enough
+    };
+    lab::wait_until(2 * PATIENCE, limited).expect("others are counted");
 }
 
 #[test]

@@ -38,6 +38,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The MTU of a tunnel that sets none: what fits into 1500 bytes in any outer header and with any cipher, but for the longest tags.
+pub const MTU: u16 = 1400;
+
 /// IPsec, site to site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IpSec {
