@@ -105,12 +105,17 @@ impl MailError {
     }
 }
 
-/// Hands a message over, which may take so long as a whole.
-pub async fn send(server: &Server<'_>, message: &Message<'_>, deadline: Duration) -> Result<(), MailError> {
+/// Hands a message over, which may take so long as a whole. The addresses that the server refuses, with what it says, if it takes
+/// others; an error if it takes none.
+pub async fn send(
+    server: &Server<'_>,
+    message: &Message<'_>,
+    deadline: Duration,
+) -> Result<Vec<(String, MailError)>, MailError> {
     timeout(deadline, converse(server, message)).await.unwrap_or(Err(MailError::Silent))
 }
 
-async fn converse(server: &Server<'_>, message: &Message<'_>) -> Result<(), MailError> {
+async fn converse(server: &Server<'_>, message: &Message<'_>) -> Result<Vec<(String, MailError)>, MailError> {
     let connector = match server.protection {
         Protection::Nothing => None,
         _ => Some(TlsConnector::from(trusting(server.authority)?)),
@@ -146,7 +151,11 @@ async fn converse(server: &Server<'_>, message: &Message<'_>) -> Result<(), Mail
 }
 
 /// All from EHLO on, on a connection that is protected as it is meant to be.
-async fn deliver<S>(mut talk: Talk<S>, server: &Server<'_>, message: &Message<'_>) -> Result<(), MailError>
+async fn deliver<S>(
+    mut talk: Talk<S>,
+    server: &Server<'_>,
+    message: &Message<'_>,
+) -> Result<Vec<(String, MailError)>, MailError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -155,14 +164,29 @@ where
         talk.log_in(&offers, user, password).await?;
     }
     talk.ask("MAIL FROM", &format!("MAIL FROM:<{}>", message.from), 250).await?;
-    for to in message.to {
-        talk.ask("RCPT TO", &format!("RCPT TO:<{to}>"), 250).await?;
+    let mut refused = Vec::new();
+    for &to in message.to {
+        match talk.ask("RCPT TO", &format!("RCPT TO:<{to}>"), 250).await {
+            Ok(_) => {}
+            // RFC 5321 3.8: with 421 the server ends the conversation.
+            Err(error @ MailError::Refused { code, .. }) if code != 421 => {
+                refused.push((to.to_owned(), error))
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if refused.len() == message.to.len()
+        && let Some(last) = refused.pop()
+    {
+        // Another try helps if it helps with one of them.
+        let temporary = refused.into_iter().map(|(_, error)| error).find(MailError::is_temporary);
+        return Err(temporary.unwrap_or(last.1));
     }
     talk.ask("DATA", "DATA", 354).await?;
     talk.ask("the message", &format!("{}\r\n.", message.text.trim_end()), 250).await?;
     // It has the message now, whatever becomes of the connection.
     let _ = talk.ask("QUIT", "QUIT", 221).await;
-    Ok(())
+    Ok(refused)
 }
 
 /// A conversation.
@@ -348,7 +372,8 @@ mod tests {
             "221 bye\r\n",
         ])
         .await;
-        send(&to(port, Some(("me", "secret"))), &MESSAGE, DEADLINE).await.expect("it is taken");
+        let refused = send(&to(port, Some(("me", "secret"))), &MESSAGE, DEADLINE).await.expect("it is taken");
+        assert!(refused.is_empty());
         assert_eq!(
             served.await.expect("served"),
             "EHLO gw.example\r\nAUTH PLAIN AG1lAHNlY3JldA==\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<c@d.example>\r\nDATA\r\n\
@@ -377,6 +402,37 @@ mod tests {
         let (port, _served) = server(&["220 a\r\n", "250 a\r\n"]).await;
         let error = send(&to(port, Some(("a", "b"))), &MESSAGE, DEADLINE).await.expect_err("no way");
         assert!(matches!(error, MailError::NoLogin), "{error}");
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_refused_keeps_the_message_from_no_other() {
+        const BEGIN: [&str; 3] = ["220 a\r\n", "250 a\r\n", "250 ok\r\n"];
+        let two = Message { to: &["gone@d.example", "c@d.example"], ..MESSAGE };
+        let (port, served) = server(&[
+            "220 a\r\n",
+            "250 a\r\n",
+            "250 ok\r\n",
+            "550 no such user\r\n",
+            "250 ok\r\n",
+            "354 go\r\n",
+            "250 taken\r\n",
+            "221 bye\r\n",
+        ])
+        .await;
+        let refused = send(&to(port, None), &two, DEADLINE).await.expect("one is taken");
+        assert!(served.await.expect("served").contains("RCPT TO:<c@d.example>\r\nDATA\r\n"));
+        let [(address, why)] = &refused[..] else { panic!("{refused:?}") };
+        assert_eq!((&**address, why.to_string().contains("550 no such user")), ("gone@d.example", true));
+        // If all are refused there is another try if it helps one of them.
+        for (answers, said, is_temporary) in [
+            (&[&BEGIN[..], &["550 no\r\n", "551 no\r\n"]].concat()[..], "551 no", false),
+            (&[&BEGIN[..], &["450 later\r\n", "551 no\r\n"]].concat(), "450 later", true),
+            (&[&BEGIN[..], &["250 ok\r\n", "421 bye\r\n"]].concat(), "421 bye", true),
+        ] {
+            let (port, _served) = server(answers.to_vec().leak()).await;
+            let error = send(&to(port, None), &two, DEADLINE).await.expect_err(said);
+            assert!(error.to_string().contains(said) && error.is_temporary() == is_temporary, "{error}");
+        }
     }
 
     #[tokio::test]

@@ -221,16 +221,16 @@ impl Worker {
                 return;
             }
             let outcome = self.deliver(&notification);
-            if let Err(why) = &outcome {
+            if let Err(why) | Ok(Some(why)) = &outcome {
                 let Receiver { name, way, .. } = &self.receiver;
                 tracing::warn!("service health alert {name} {}: {why}", way.name());
             }
             let mut board = lock(&self.board);
             if let Some(report) = board.of(&self.receiver) {
                 match outcome {
-                    Ok(()) => {
+                    Ok(problem) => {
                         report.delivered += 1;
-                        report.problem = None;
+                        report.problem = problem.map(|why| why.chars().take(SHOWN).collect());
                     }
                     Err(why) => {
                         report.failed += 1;
@@ -242,13 +242,16 @@ impl Worker {
         }
     }
 
-    fn deliver(&self, notification: &Notification) -> Result<(), String> {
-        match &self.receiver.way {
-            Way::Exec(path) => exec::run(path, &self.scripts, &self.receiver.name, notification, &self.gone),
+    /// Delivers a message; what was wrong with a part of it.
+    fn deliver(&self, notification: &Notification) -> Result<Option<String>, String> {
+        let Receiver { name, way, .. } = &self.receiver;
+        let outcome = match way {
+            Way::Exec(path) => exec::run(path, &self.scripts, name, notification, &self.gone),
             Way::Webhook(webhook) => self.post(webhook, notification),
-            Way::Mail(mail) => self.mail(mail, notification),
+            Way::Mail(mail) => return self.mail(mail, notification),
             Way::Syslog => syslog::send(syslog::SOCKET.as_ref(), notification),
-        }
+        };
+        outcome.map(|()| None)
     }
 
     /// Posts a message, and again after pauses if that may help.
@@ -263,8 +266,8 @@ impl Worker {
         self.try_again(|| post(&request, WEBHOOK), https::client::PostError::is_temporary)
     }
 
-    /// Hands a message to a mail server, and again after pauses if that may help.
-    fn mail(&self, mail: &Mail, notification: &Notification) -> Result<(), String> {
+    /// Hands a message to a mail server, and again after pauses if that may help; the addresses that were refused, if others were not.
+    fn mail(&self, mail: &Mail, notification: &Notification) -> Result<Option<String>, String> {
         let authority = mail.authority.as_ref().and_then(|text| Base64::decode_vec(text).ok());
         let own_name = letter::own_name();
         let server = Server {
@@ -283,21 +286,25 @@ impl Worker {
         let to: Vec<&str> = mail.to.iter().map(String::as_str).collect();
         let text = letter::write(&from, &to, &own_name, notification);
         let message = mail::Message { from: &from, to: &to, text: &text };
-        self.try_again(|| mail::send(&server, &message, MAIL), mail::MailError::is_temporary)
+        let refused =
+            self.try_again(|| mail::send(&server, &message, MAIL), mail::MailError::is_temporary)?;
+        let refused: Vec<String> =
+            refused.into_iter().map(|(address, why)| format!("{address} got no mail: {why}")).collect();
+        Ok((!refused.is_empty()).then(|| refused.join("; ")))
     }
 
     /// Tries until it succeeds, or more tries do not help.
-    fn try_again<E, F>(&self, attempt: impl Fn() -> F, is_temporary: fn(&E) -> bool) -> Result<(), String>
+    fn try_again<T, E, F>(&self, attempt: impl Fn() -> F, is_temporary: fn(&E) -> bool) -> Result<T, String>
     where
         E: std::fmt::Display,
-        F: Future<Output = Result<(), E>>,
+        F: Future<Output = Result<T, E>>,
     {
         let runtime = Builder::new_current_thread().max_blocking_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         let mut pauses = PAUSES.into_iter();
         let outcome = loop {
             let error = match runtime.block_on(attempt()) {
-                Ok(()) => break Ok(()),
+                Ok(done) => break Ok(done),
                 Err(error) => error,
             };
             let pause = pauses.next().filter(|_| is_temporary(&error));

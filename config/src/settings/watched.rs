@@ -1,11 +1,12 @@
 //! What rules of health look at in a configuration. It is read from the tree, so that also one that cannot be served can be looked at.
 
+use super::health::Tuning;
 use super::ipsec::{esp_with_preset, ike_with_preset};
 use super::{branches, set};
-use crate::schema::bytes_of;
+use crate::schema::{HEALTH_RULES, bytes_of};
 use crate::tree::Tree;
 use crypto::pki::Certificate;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What rules of health look at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +25,10 @@ pub struct Watched {
     pub mtus: BTreeMap<String, Mtu>,
     /// When certificates end, in seconds since 1970, by the path of their branch.
     pub certificates: BTreeMap<String, u64>,
+    /// Interfaces of tunnels whose packets must fit the path.
+    pub tunnels: BTreeSet<String>,
+    /// What is different about rules, by their names. A threshold that a rule has not is left out.
+    pub tunings: BTreeMap<String, Tuning>,
 }
 
 /// What an `esp-group` wants most.
@@ -82,6 +87,8 @@ impl Watched {
             offloads: offloads(tree),
             mtus: mtus(tree),
             certificates: certificates(tree),
+            tunnels: tunnels(tree),
+            tunings: tunings(tree),
         }
     }
 }
@@ -92,6 +99,24 @@ fn offloads(tree: &Tree) -> BTreeMap<String, Vec<String>> {
         (!off.is_empty()).then(|| (name.to_owned(), off))
     };
     branches(tree, &["interfaces", "wireguard"]).filter_map(of).collect()
+}
+
+/// IPsec has one interface for all peers.
+fn tunnels(tree: &Tree) -> BTreeSet<String> {
+    let wireguard = branches(tree, &["interfaces", "wireguard"]).map(|(name, _)| name.to_owned());
+    let has_ipsec = branches(tree, &["vpn", "ipsec", "site-to-site", "peer"]).next().is_some();
+    wireguard.chain(has_ipsec.then(|| "ipsec0".to_owned())).collect()
+}
+
+fn tunings(tree: &Tree) -> BTreeMap<String, Tuning> {
+    let of = |(name, rule): (&str, &Tree)| {
+        let range = HEALTH_RULES.iter().find(|(known, _)| *known == name).and_then(|(_, range)| *range);
+        let fits = |it: &u32| range.is_some_and(|(low, high)| (low..=high).contains(it));
+        let threshold = set(rule, "threshold").filter(fits);
+        let tuning = Tuning { is_disabled: rule.has("disable"), seconds: set(rule, "duration"), threshold };
+        (name.to_owned(), tuning)
+    };
+    branches(tree, &["service", "health", "rule"]).map(of).collect()
 }
 
 fn mtus(tree: &Tree) -> BTreeMap<String, Mtu> {
@@ -145,6 +170,8 @@ mod tests {
              set vpn ipsec ike-group B dead-peer-detection action restart\n\
              set vpn ipsec ike-group C lifetime 3600\n\
              set vpn ipsec site-to-site peer b tunnel 1 mtu 1500\n\
+             set service health rule backlog-drops threshold 50\n\
+             set service health rule clock-unsynchronised disable\n\
              set interfaces wireguard wg0 mtu 1500\n\
              set interfaces wireguard wg0 disable-offload udp-gso\n",
         )
@@ -158,6 +185,9 @@ mod tests {
         assert_eq!(detections, [("A", 5), ("B", 30)]);
         assert_eq!(watched.offloads["wg0"], ["udp-gso"]);
         assert_eq!(watched.mtus.len(), 2);
+        assert_eq!(watched.tunnels, ["ipsec0", "wg0"].map(str::to_owned).into());
+        assert!(watched.tunings["clock-unsynchronised"].is_disabled);
+        assert_eq!(watched.tunings["backlog-drops"].threshold, Some(50));
         assert_eq!(Watched::new(&Tree::default()), Watched::default());
     }
 }

@@ -1,7 +1,7 @@
 //! The rules about a machine where no daemon applies them: on this machine for who may read more than a daemon, and on a copy of the files
 //! of another one.
 
-use super::machine::Machine;
+use super::machine::{Files, Machine};
 use super::model::{Alert, AlertState, Health, Rule as Shown, State};
 use super::rules::{RULES, Rule, Verdict};
 use super::sight::{Host, Seen, Span};
@@ -9,6 +9,9 @@ use crate::bottleneck::Processors;
 use config::settings::Watched;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Bytes of a configuration.
+const LONGEST: u64 = 16 << 20;
 
 /// Where a copy of a machine may have its configuration: Postern's, and that of VyOS.
 const CONFIGURATIONS: [&str; 2] = ["etc/postern/postern.conf", "config/config.boot"];
@@ -26,11 +29,11 @@ pub fn examine_copy(root: &Path, configured: Option<Result<Watched, String>>) ->
 }
 
 fn configuration(root: &Path) -> Result<Watched, String> {
-    let path = CONFIGURATIONS.iter().map(|path| root.join(path)).find(|path| path.exists());
+    let files = Files { root };
+    let path = CONFIGURATIONS.into_iter().find(|path| files.has(path));
     let path =
         path.ok_or_else(|| format!("there is no configuration: /{} is not there", CONFIGURATIONS[0]))?;
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    read(&text).map_err(|error| format!("{}: {error}", path.display()))
+    read(&files.text_of(path, LONGEST)?).map_err(|error| format!("/{path}: {error}"))
 }
 
 /// What rules look at in a configuration, without the lines that are not understood: that of a router has more than a gateway knows.
@@ -77,12 +80,24 @@ fn apply(root: &Path, machine: &Machine, configured: Result<&Watched, String>) -
     let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let Host { processors, available } = Host::read(&root.join("proc"));
     let shares = processors.and_then(|all| all.since(Processors::default()));
-    let seen = Seen { shares, available, machine, span: Span::Boot, configured, facts: None, at };
+    let seen = Seen {
+        shares,
+        available,
+        machine,
+        span: Span::Boot,
+        configured: configured.clone(),
+        facts: None,
+        at,
+    };
     let mut health = Health { at, ..Health::default() };
     for rule in RULES.iter().filter(|rule| rule.is_of_machine()) {
-        let verdict = rule.check_machine(&seen, None);
+        let tuning =
+            configured.as_ref().ok().and_then(|it| it.tunings.get(rule.name)).copied().unwrap_or_default();
+        let threshold = tuning.threshold.or(rule.threshold);
+        let verdict =
+            if tuning.is_disabled { Verdict::Disabled } else { rule.check_machine(&seen, threshold) };
         health.alerts.extend(alerts(rule, &verdict, at));
-        health.rules.push(shown(rule, verdict));
+        health.rules.push(shown(rule, threshold, verdict));
     }
     health
 }
@@ -103,7 +118,7 @@ fn alerts(rule: &Rule, verdict: &Verdict, at: u64) -> Vec<Alert> {
     troubles.iter().map(one).collect()
 }
 
-fn shown(rule: &Rule, verdict: Verdict) -> Shown {
+fn shown(rule: &Rule, threshold: Option<u32>, verdict: Verdict) -> Shown {
     let (state, why, failing) = match verdict {
         Verdict::Ok => (State::Ok, None, 0),
         Verdict::Failing(troubles) => (State::Firing, None, troubles.len()),
@@ -113,11 +128,11 @@ fn shown(rule: &Rule, verdict: Verdict) -> Shown {
     Shown {
         rule: rule.name.to_owned(),
         severity: rule.severity,
-        about: rule.about(None),
+        about: rule.about(threshold),
         state,
         why,
         duration_seconds: rule.lasts.as_secs(),
-        threshold: rule.threshold,
+        threshold,
         failing,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::alerts::{CLEAR, MOST, Moment};
 use super::groups::{self, WAIT};
-use super::machine::{Heat, Links, Lossy, Machine};
+use super::machine::{Device, Heat, Links, Lossy, Machine};
 use super::model::{Alert, AlertState, Health, State};
 use super::pause;
 use super::rules::{RULES, Verdict};
@@ -16,6 +16,7 @@ use config::schema::HEALTH_RULES;
 use config::settings::health::Tuning;
 use config::settings::{Health as Settings, Watched as Configured};
 use crypto::machine::Processor;
+use crypto::machine::qat::{Known as Counted, Qat, State as Quick};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -62,18 +63,23 @@ impl Gateway {
     }
 }
 
+fn throttled(times: u64) -> BTreeMap<String, u64> {
+    ["cpu0 package", "cpu1 package"].map(|name| (name.to_owned(), times)).into()
+}
+
 /// A machine on which nothing is wrong.
 fn machine() -> Machine {
     Machine {
         processor: Ok(Processor::parse("vendor_id : GenuineIntel\nflags : aes\n")),
         devices: Ok(Vec::new()),
         log: Ok(Vec::new()),
-        heat: Ok(Heat { sensors: 1, hot: Vec::new(), throttled: Some(3) }),
+        heat: Ok(Heat { sensors: 1, hot: Vec::new(), throttled: throttled(3) }),
         governors: Ok(BTreeMap::from([("performance".to_owned(), 2)])),
         backlog: Ok(Lossy { taken: 1000, lost: 500 }),
         datagrams: Ok(Lossy { taken: 1000, lost: 500 }),
         huge_pages: Ok((0, 0)),
         links: Ok(Links { outside: Some(("eth0".to_owned(), 1500)), tunnels: Vec::new() }),
+        uptime: Ok(3600.0),
         masks: Vec::new(),
         clock: Ok(true),
     }
@@ -213,13 +219,55 @@ fn counters_of_the_machine_are_compared_with_the_reading_before() {
     assert!(matches!(ill.check("backlog-drops"), Verdict::Unknown(_)), "they went back");
     ill.machine.datagrams = Ok(Lossy { taken: 2000, lost: 5000 });
     assert_eq!(ill.subjects("receive-buffer-full"), ["receive buffer"]);
-    ill.machine.heat = Ok(Heat { sensors: 1, hot: Vec::new(), throttled: Some(4) });
+    ill.machine.heat = Ok(Heat { sensors: 1, hot: Vec::new(), throttled: throttled(4) });
     assert_eq!(ill.subjects("processor-hot"), ["thermal throttling"]);
     ill.machine.clock = Ok(false);
     assert_eq!(ill.subjects("clock-unsynchronised"), ["clock"]);
     let first = Seen { span: Span::First, ..ill.sight().seen };
     let rule = RULES.iter().find(|it| it.name == "backlog-drops").expect("a rule");
     assert!(matches!(rule.check_machine(&first, None), Verdict::Unknown(_)), "there is no rate yet");
+}
+
+/// A device that works, and has missed so many heartbeats since it was started.
+fn device(missed: u64) -> Device {
+    let known = Counted { value: missed, source: "/queries_failed".to_owned() };
+    let address = "0000:3d:00.0".to_owned();
+    let errors = vec![("heartbeat", known)];
+    Device {
+        qat: Qat { address, state: Quick::Up, errors, ..Qat::default() },
+        module: "qat_4xxx",
+        is_virtual: false,
+        has_module: None,
+        missing_firmware: Vec::new(),
+        errors: Vec::new(),
+        counts_errors: true,
+        debug: Ok(()),
+    }
+}
+
+#[test]
+fn heartbeats_that_were_missed_long_ago_are_over() {
+    let mut ill = gateway(&[]);
+    (ill.machine_before.devices, ill.machine.devices) = (Ok(vec![device(4)]), Ok(vec![device(4)]));
+    assert_eq!(ill.check("accelerator-heartbeat"), Verdict::Ok);
+    ill.machine.devices = Ok(vec![device(5)]);
+    let Verdict::Failing(found) = ill.check("accelerator-heartbeat") else { panic!("one more") };
+    assert!(found[0].sentence.contains("missed 1 heartbeats"), "{found:?}");
+}
+
+#[test]
+fn huge_pages_are_missed_only_by_dpdk_of_our_own() {
+    let mut ill = gateway(&[]);
+    let mut lent = device(0);
+    lent.qat.state = Quick::Lent;
+    ill.machine.devices = Ok(vec![lent]);
+    assert_eq!(ill.check("accelerator-memory"), Verdict::Ok);
+    let engine =
+        serde_json::json!({ "name": "dpdk-qat", "state": "not used", "accelerator": true, "failures": 0 });
+    ill.now.engines = vec![serde_json::from_value(engine).expect("an engine")];
+    assert_eq!(ill.subjects("accelerator-memory"), ["0000:3d:00.0"]);
+    ill.machine.huge_pages = Ok((8, 0));
+    assert_eq!(ill.check("accelerator-memory"), Verdict::Ok);
 }
 
 #[test]

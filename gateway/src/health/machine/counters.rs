@@ -83,17 +83,6 @@ pub fn huge_pages(text: &str) -> Option<(u64, u64)> {
     Some((value("HugePages_Total:")?, value("HugePages_Free:")?))
 }
 
-/// The interface of the default route with the lowest metric, of `/proc/net/route`.
-pub fn default_route(text: &str) -> Option<String> {
-    let routes = text.lines().skip(1).filter_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let &[interface, destination, _, _, _, _, metric, mask, ..] = &fields[..] else { return None };
-        let is_default = destination == "00000000" && mask == "00000000";
-        is_default.then(|| Some((metric.parse::<u64>().ok()?, interface.to_owned())))?
-    });
-    routes.min().map(|(_, interface)| interface)
-}
-
 /// Whether a value of `OPENSSL_ia32cap` hides the AES instructions: with `~` it is what is taken away, without it what is left.
 /// <https://docs.openssl.org/3.0/man3/OPENSSL_ia32cap/>
 pub fn hides_aes(value: &str) -> bool {
@@ -139,16 +128,6 @@ mod tests {
         assert_eq!(advanced_errors(text), Some(3));
         assert_eq!(advanced_errors("DLP 1\nSDES 1\n"), Some(2));
         assert_eq!((advanced_errors(""), advanced_errors("nothing\n")), (None, None));
-    }
-
-    #[test]
-    fn the_default_route_with_the_lowest_metric_is_taken() {
-        let text = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n\
-                    wlan0\t00000000\t0101A8C0\t0003\t0\t0\t600\t00000000\t0\t0\t0\n\
-                    eth0\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n\
-                    eth1\t0000000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n";
-        assert_eq!(default_route(text).as_deref(), Some("eth0"));
-        assert_eq!((default_route("Iface\n"), default_route("")), (None, None));
     }
 
     #[test]

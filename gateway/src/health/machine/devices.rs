@@ -28,6 +28,8 @@ pub struct Device {
 
 /// Where modules and firmware are: `/lib` is a link on most machines, which a copy may not have.
 const LIBRARIES: [&str; 2] = ["lib", "usr/lib"];
+/// Bytes of the aliases of a kernel's modules: they have one or two million.
+const ALIASES: u64 = 16 << 20;
 
 pub(super) fn read(files: Files<'_>, means: &Means) -> Known<Vec<Device>> {
     files.names("sys/bus/pci/devices")?;
@@ -83,7 +85,7 @@ fn aliases(files: Files<'_>) -> Vec<String> {
         let versions = files.names(&modules).unwrap_or_default();
         let is_running = |it: &&String| running.as_ref().is_none_or(|running| running == *it);
         for version in versions.iter().filter(is_running) {
-            texts.extend(std::fs::read_to_string(files.at(&format!("{modules}/{version}/modules.alias"))));
+            texts.extend(files.text_of(&format!("{modules}/{version}/modules.alias"), ALIASES));
         }
     }
     texts
@@ -134,7 +136,7 @@ fn debug(files: Files<'_>, qat: &Qat) -> Known<()> {
     }
     // Of the kernel's drivers it is a folder, of Intel's a file.
     let status = format!("{heartbeat}/status");
-    if files.has(&status) || files.at(&heartbeat).is_dir() {
+    if files.has(&status) || files.has_folder(&heartbeat) {
         return files.text(&status).map(|_| ());
     }
     files.text(&heartbeat).map(|_| ())

@@ -2,9 +2,12 @@
 //! `thermal_throttle` of each processor (Documentation/hwmon/sysfs-interface, Documentation/admin-guide/thermal).
 
 use super::files::{Files, Known};
+use std::collections::BTreeMap;
 
 /// How near to its limit a sensor is hot, in thousandths of a degree.
 const NEAR: i64 = 5_000;
+/// The same while it has its alarm: that of many chips stays set, or is set without a cause.
+const NEAR_WITH_ALARM: i64 = 10_000;
 
 /// Temperatures of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,8 +16,21 @@ pub struct Heat {
     pub sensors: usize,
     /// Those that are at their limit.
     pub hot: Vec<Hot>,
-    /// How often each processor, and each package, was slowed down; none where the kernel does not count it.
-    pub throttled: Option<u64>,
+    /// How often each core and each package was slowed down, by the processor whose counter it is; none where the kernel does not count it.
+    /// Each processor of a package counts the package.
+    pub throttled: BTreeMap<String, u64>,
+}
+
+impl Heat {
+    /// How often the processor was slowed down that was it most often, since counters that were read before.
+    pub(in super::super) fn throttled_since(&self, before: Option<&Self>) -> u64 {
+        let then = |name: &str| match before {
+            // One that was not there before was put in meanwhile.
+            Some(before) => before.throttled.get(name).copied().unwrap_or(u64::MAX),
+            None => 0,
+        };
+        self.throttled.iter().map(|(name, now)| now.saturating_sub(then(name))).max().unwrap_or_default()
+    }
 }
 
 /// A sensor at its limit.
@@ -39,7 +55,7 @@ pub(super) fn read(files: Files<'_>) -> Known<Heat> {
     for zone in zones.iter().flatten().filter(is_zone) {
         read_zone(files, &format!("sys/class/thermal/{zone}"), &mut heat);
     }
-    if heat.sensors == 0 && heat.throttled.is_none() {
+    if heat.sensors == 0 && heat.throttled.is_empty() {
         return Err(chips
             .err()
             .unwrap_or_else(|| "/sys/class/hwmon has no sensor of a temperature".to_owned()));
@@ -64,15 +80,14 @@ fn read_chip(files: Files<'_>, chip: &str, heat: &mut Heat) {
         let Some(now) = value("input") else { continue };
         heat.sensors += 1;
         let critical = value("crit").filter(|limit| *limit > 0);
-        let limit =
-            critical.or_else(|| value("emergency").or_else(|| value("max")).filter(|limit| *limit > 0));
+        // "max" is no limit: fans begin to turn there.
+        let Some(limit) = critical.or_else(|| value("emergency").filter(|limit| *limit > 0)) else {
+            continue;
+        };
         let alarm = ["crit_alarm", "emergency_alarm"].iter().any(|what| value(what) == Some(1));
-        let is_hot = alarm
-            || critical.is_some_and(|limit| now >= limit - NEAR)
-            || limit.is_some_and(|limit| now >= limit);
-        if is_hot {
+        if now >= limit - if alarm { NEAR_WITH_ALARM } else { NEAR } {
             let label = files.text(&format!("{chip}/{sensor}_label")).unwrap_or_else(|_| sensor.to_owned());
-            heat.hot.push(hot(&format!("{name} {label}"), now, limit.unwrap_or(now)));
+            heat.hot.push(hot(&format!("{name} {label}"), now, limit));
         }
     }
 }
@@ -96,14 +111,14 @@ fn hot(name: &str, now: i64, limit: i64) -> Hot {
     Hot { name, celsius: now / 1000, limit: limit / 1000 }
 }
 
-fn throttled(files: Files<'_>) -> Option<u64> {
-    let processors = files.names("sys/devices/system/cpu").ok()?;
-    let mut counts = Vec::new();
+fn throttled(files: Files<'_>) -> BTreeMap<String, u64> {
+    let processors = files.names("sys/devices/system/cpu").unwrap_or_default();
+    let mut counts = BTreeMap::new();
     for processor in processors.iter().filter(|name| super::is_processor(name)) {
         for of in ["core", "package"] {
             let path = format!("sys/devices/system/cpu/{processor}/thermal_throttle/{of}_throttle_count");
-            counts.extend(files.number::<u64>(&path).ok());
+            counts.extend(files.number::<u64>(&path).ok().map(|count| (format!("{processor} {of}"), count)));
         }
     }
-    (!counts.is_empty()).then(|| counts.into_iter().fold(0, u64::saturating_add))
+    counts
 }

@@ -1,12 +1,12 @@
-//! Network interfaces: how large their packets may be, and which one leads outside.
+//! Network interfaces: how large their packets may be, and which one takes the largest.
 
-use super::counters::default_route;
 use super::files::{Files, Known};
 
 /// The interfaces of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Links {
-    /// Bytes of the largest packet of the interface that leads outside, and its name.
+    /// The interface that is up, is no tunnel and takes the largest packets, and their bytes. Which one a tunnel uses may depend on each
+    /// peer: what fits none is wrong for sure.
     pub outside: Option<(String, u32)>,
     /// The tunnels: their names, and bytes of their largest packets.
     pub tunnels: Vec<(String, u32)>,
@@ -17,7 +17,6 @@ const TUNNELS: [&str; 2] = ["wg", "ipsec"];
 
 pub(super) fn read(files: Files<'_>) -> Known<Links> {
     let mut links = Links::default();
-    let mut others = Vec::new();
     for name in files.names("sys/class/net")? {
         let folder = format!("sys/class/net/{name}");
         let Ok(mtu) = files.number::<u32>(&format!("{folder}/mtu")) else { continue };
@@ -27,14 +26,15 @@ pub(super) fn read(files: Files<'_>) -> Known<Links> {
         };
         if TUNNELS.iter().any(|it| begins(it)) {
             links.tunnels.push((name, mtu));
-        } else if name != "lo" && !files.has(&format!("{folder}/tun_flags")) {
-            others.push((name, mtu));
+            continue;
+        }
+        let is_largest = links.outside.as_ref().is_none_or(|(_, largest)| mtu > *largest);
+        let is_ours = || name == "lo" || files.has(&format!("{folder}/tun_flags"));
+        // Drivers that do not know it say "unknown".
+        let is_up = || !files.text(&format!("{folder}/operstate")).is_ok_and(|it| it.ends_with("down"));
+        if is_largest && !is_ours() && is_up() {
+            links.outside = Some((name, mtu));
         }
     }
-    let default = files.text("proc/net/route").ok().and_then(|text| default_route(&text));
-    let leads = |(name, _): &&(String, u32)| Some(name) == default.as_ref();
-    // Without a default route it may be any: the largest makes no false alarm.
-    let outside = others.iter().find(leads).or_else(|| others.iter().max_by_key(|(_, mtu)| *mtu));
-    links.outside = outside.cloned();
     Ok(links)
 }

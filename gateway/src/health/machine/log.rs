@@ -2,12 +2,16 @@
 //! <https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg>
 
 use super::files::{Files, Known, why};
-use std::io::{self, Read};
-use std::os::unix::fs::FileTypeExt;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 
-/// Where a copy of a machine may have the log, the best first.
-const COPIES: [&str; 5] =
-    ["dev/kmsg", "var/log/dmesg", "var/log/kern.log", "var/log/messages", "var/log/syslog"];
+/// The log of the kernel that runs.
+const KMSG: &str = "dev/kmsg";
+/// The number of that device: major 1, minor 11 (Documentation/admin-guide/devices.txt). A container may have the console in its place.
+const KMSG_DEVICE: u64 = 1 << 8 | 11;
+/// Where else a copy of a machine may have the log, the best first.
+const COPIES: [&str; 4] = ["var/log/dmesg", "var/log/kern.log", "var/log/messages", "var/log/syslog"];
 /// Bytes of a record: CONSOLE_EXT_LOG_MAX of the kernel is 8192.
 const RECORD: usize = 16 << 10;
 /// Records and bytes that are read at most.
@@ -52,24 +56,27 @@ pub struct Said {
 
 /// The lines of the log of this machine, or of a copy of one.
 pub(super) fn read(files: Files<'_>) -> Known<Vec<Said>> {
-    let mut first = None;
-    for path in COPIES {
-        match lines(files, path) {
-            Ok(text) => return Ok(parse(&text)),
-            Err(error) => first = first.or(Some(error)),
-        }
+    let known = lines(files, KMSG).map(|text| parse(&text));
+    // Files of this machine may be of another boot, and of weeks.
+    if known.is_ok() || files.root == Path::new("/") {
+        return known;
     }
-    Err(first.unwrap_or_default())
+    COPIES.iter().find_map(|path| lines(files, path).ok()).map(|text| parse(&text)).map_or(known, Ok)
 }
 
 fn lines(files: Files<'_>, path: &str) -> Known<String> {
     let failed = |error: io::Error| why(path, &error);
     let mut file = files.open(path).map_err(failed)?;
-    let is_device = file.metadata().map_err(failed)?.file_type().is_char_device();
+    let about = file.metadata().map_err(failed)?;
     let mut bytes = Vec::new();
-    if !is_device {
+    if about.is_file() {
+        // The latest lines are the last ones.
+        file.seek(SeekFrom::Start(about.len().saturating_sub(BYTES))).map_err(failed)?;
         file.take(BYTES).read_to_end(&mut bytes).map_err(failed)?;
         return Ok(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    if !about.file_type().is_char_device() || about.rdev() != KMSG_DEVICE {
+        return Err(format!("/{path} is not the log of the kernel"));
     }
     let mut record = vec![0; RECORD];
     for _ in 0..RECORDS {
@@ -88,26 +95,81 @@ fn lines(files: Files<'_>, path: &str) -> Known<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The lines that are about accelerators, in records of the kernel, or in lines of its log as other programs write it.
+/// The lines that are about accelerators and heat, in records of the kernel, or in lines of its log as other programs write it; of
+/// several boots only those of the last one.
 pub fn parse(text: &str) -> Vec<Said> {
-    let mut said: Vec<Said> = text.lines().filter_map(|line| about(message(line))).collect();
+    let mut said = Vec::new();
+    for message in text.lines().filter_map(message) {
+        // It is the first message of a kernel.
+        if message.starts_with("Linux version ") {
+            said.clear();
+        }
+        said.extend(about(message));
+    }
     said.drain(..said.len().saturating_sub(KEPT));
     said
 }
 
-/// The message of a record: `6,339,5140900,-;message`.
-fn message(line: &str) -> &str {
-    let Some((head, message)) = line.split_once(';') else { return line };
-    let numbers =
-        head.split(',').take(3).filter(|it| !it.is_empty() && it.bytes().all(|b| b.is_ascii_digit()));
-    if numbers.count() == 3 { message } else { line }
-}
-
-fn about(message: &str) -> Option<Said> {
+/// What the kernel says in a line; nothing if another program says it.
+/// `6,339,5140900,-;message`, `[    5.140900] message`, `Nov 27 10:00:00 host kernel: [    5.140900] message`
+fn message(line: &str) -> Option<&str> {
+    let message = match line.split_once(';').and_then(|(head, message)| Some((priority(head)?, message))) {
+        // The facility is above the three bits of the level, and that of the kernel is 0: programs write there, too.
+        Some((priority, _)) if priority >> 3 != 0 => return None,
+        Some((_, message)) => message,
+        None => match words_before_tag(line) {
+            Some(words) => after_words(line, words)?.strip_prefix("kernel:")?,
+            None => line,
+        },
+    };
     // A record's dictionary follows it in lines of its own.
     if message.starts_with(' ') && message.contains('=') {
         return None;
     }
+    let message = message.trim_start();
+    Some(without_moments(message.strip_prefix("kernel:").map_or(message, str::trim_start)))
+}
+
+/// The priority in the head of a record, the first of at least three numbers.
+fn priority(head: &str) -> Option<u32> {
+    let is_number = |it: &&str| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit());
+    let mut numbers = head.split(',').take(3).take_while(is_number);
+    let priority = numbers.next()?.parse().ok()?;
+    (numbers.count() == 2).then_some(priority)
+}
+
+/// How many words a line of syslog has before the name of the program: `Nov 27 10:00:00 host`, or `2026-11-27T10:00:00Z host`.
+fn words_before_tag(line: &str) -> Option<usize> {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let first = line.split_whitespace().next()?;
+    let is_date = || {
+        let (year, rest) = first.split_once('-')?;
+        (year.len() == 4 && year.bytes().all(|byte| byte.is_ascii_digit()) && rest.contains('T')).then_some(2)
+    };
+    if MONTHS.contains(&first) { Some(4) } else { is_date() }
+}
+
+fn after_words(mut text: &str, count: usize) -> Option<&str> {
+    for _ in 0..count {
+        text = text.trim_start().split_once(char::is_whitespace)?.1;
+    }
+    Some(text.trim_start())
+}
+
+/// A message without the moment, and who it is from: `[    5.140900][   T12] `.
+fn without_moments(mut message: &str) -> &str {
+    while let Some((within, rest)) = message.strip_prefix('[').and_then(|it| it.split_once(']')) {
+        let number = within.trim().trim_start_matches(['T', 'C']);
+        if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+            break;
+        }
+        message = rest.trim_start();
+    }
+    message
+}
+
+fn about(message: &str) -> Option<Said> {
     let lower = message.to_lowercase();
     let devices = devices(&lower);
     let topic = topic(&lower, &devices)?;
@@ -156,20 +218,21 @@ const DRIVERS: [&str; 14] = [
 
 fn topic(lower: &str, devices: &[String]) -> Option<Topic> {
     let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
-    let mut tokens = lower.split(|c: char| !c.is_ascii_alphanumeric());
-    let is_accelerator = lower.contains("qat")
+    let tokens = || lower.split(|c: char| !c.is_ascii_alphanumeric());
+    let is_qat = |token: &str| {
+        token.strip_prefix("qat").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let is_accelerator = tokens().any(is_qat)
         || lower.contains("quickassist")
         || !devices.is_empty() && lower.split([' ', ':']).any(|word| DRIVERS.contains(&word));
     if !is_accelerator {
-        if has(&["temperature above threshold", "cpu clock throttled", "thermal throttling"]) {
+        // Since Linux 5.6 there is "is" in it.
+        if has(&["temperature above threshold", "temperature is above threshold"])
+            || has(&["cpu clock throttled", "cpu clock is throttled", "thermal throttling"])
+        {
             return Some(Topic::Hot);
         }
-        if has(&["temperature/speed normal"]) {
-            return Some(Topic::Cool);
-        }
-        // The kernel ends programs when there is no memory at all.
-        let is_ours = has(&["(postern)", "postern invoked oom-killer"]);
-        return (is_ours && has(&["out of memory", "oom-killer", "oom_reaper"])).then_some(Topic::Memory);
+        return has(&["temperature/speed normal"]).then_some(Topic::Cool);
     }
     let fails =
         has(&["fail", "error", "cannot", "can't", "unable", "not found", "missing", "timeout", "lost"]);
@@ -199,7 +262,7 @@ fn topic(lower: &str, devices: &[String]) -> Option<Topic> {
         {
             Topic::Heartbeat
         }
-        () if tokens.any(|token| matches!(token, "ring" | "rings" | "queue"))
+        () if tokens().any(|token| matches!(token, "ring" | "rings" | "queue"))
             && has(&["overflow", "is full", "ring full", "no space", "no room"]) =>
         {
             Topic::Overflow
@@ -286,12 +349,20 @@ mod tests {
             ("3,1,1,-;c6xx 0000:3d:00.0: Restart device failed", Topic::Down),
             ("6,1,1,-;c6xx 0000:3d:00.0: qat_dev0 started 9 acceleration engines", Topic::Started),
             ("6,1,1,-;kernel: QAT: Device qat_dev0 is ready for use", Topic::Started),
-            ("3,1,1,-;Out of memory: Killed process 812 (postern) total-vm:1kB", Topic::Memory),
             ("4,1,1,-;4xxx 0000:6b:00.0: swiotlb buffer is full (sz: 4096 bytes)", Topic::Memory),
             (
                 "2,1,1,-;mce: CPU0: Package temperature above threshold, cpu clock throttled (total events = 9)",
                 Topic::Hot,
             ),
+            (
+                "2,1,1,-;CPU3: Package temperature is above threshold, cpu clock is throttled (total events = 9)",
+                Topic::Hot,
+            ),
+            (
+                "2026-11-27T10:00:00.1+00:00 gw kernel: [    5.1][   T12] intel_qat: heartbeat failed",
+                Topic::Heartbeat,
+            ),
+            ("Nov  7 10:00:00 gw kernel: QAT: heartbeat failed", Topic::Heartbeat),
         ] {
             assert_eq!(topics(line), [topic], "{line}");
         }
@@ -304,6 +375,14 @@ mod tests {
             "6,1,1,-;qat_c3xxx 0000:00:0b.0: Enabling MSI IRQ 24",
             "4,1,1,-;4xxx 0000:6b:00.0: Correctable error detected in AE: 0x1",
             "3,1,1,-;Out of memory: Killed process 812 (java) total-vm:1kB",
+            "3,1,1,-;Out of memory: Killed process 812 (postern) total-vm:1kB",
+            // A host may be called so, and what another program says is not of the kernel.
+            "Nov 27 10:00:00 qat-gw kernel: Out of memory: Killed process 812 (java)",
+            "Nov 27 10:00:00 gw sshd[9]: qat_dev0: heartbeat failed",
+            "Nov 27 10:00:00 gw dnsmasq[9]: query kernel: qat_dev0: heartbeat failed",
+            "2026-11-27T10:00:00Z qat sshd[9]: error: heartbeat failed",
+            "30,1,1,-;systemd[1]: qat.service: heartbeat failed",
+            "3,1,1,-;squatter: heartbeat failed",
             "3,1,1,-;nvme 0000:01:00.0: failed to allocate memory",
             "3,1,1,-;eth0: ring buffer overflow",
             " SUBSYSTEM=pci qat=heartbeat failed",
@@ -312,6 +391,23 @@ mod tests {
         ] {
             assert_eq!(topics(line), [], "{line}");
         }
+    }
+
+    #[test]
+    fn of_several_boots_the_last_one_counts_and_of_a_long_file_the_end() {
+        let boot = "Nov 27 10:00:00 gw kernel: [    0.000000] Linux version 6.1.0-1-amd64 (gcc) #1 SMP\n";
+        let bad = "Nov 27 10:00:00 gw kernel: [    9.000000] qat_dev0: heartbeat failed\n";
+        assert_eq!(topics(&format!("{bad}{boot}")), []);
+        assert_eq!(topics(&format!("{bad}{boot}{bad}")), [Topic::Heartbeat]);
+        let root = tempfile::tempdir().expect("writable");
+        let files = Files { root: root.path() };
+        std::fs::create_dir_all(root.path().join("var/log")).expect("writable");
+        let filler =
+            "Nov 27 10:00:00 gw sshd[9]: nothing of note in this line\n".repeat(BYTES as usize / 57 + 9);
+        std::fs::write(root.path().join("var/log/kern.log"), format!("{bad}{filler}")).expect("writable");
+        assert_eq!(read(files).map(|said| said.len()), Ok(0));
+        std::fs::write(root.path().join("var/log/kern.log"), format!("{filler}{bad}")).expect("writable");
+        assert_eq!(read(files).map(|said| said.len()), Ok(1));
     }
 
     #[test]

@@ -8,19 +8,19 @@ mod heat;
 mod links;
 mod log;
 
-pub use counters::{advanced_errors, default_route, hides_aes, huge_pages, softnet, udp, udp6};
+pub use counters::{advanced_errors, hides_aes, huge_pages, softnet, udp, udp6};
 pub use files::Known;
 pub use log::parse as parse_log;
 
 pub(super) use counters::Lossy;
 pub(super) use devices::Device;
+pub(super) use files::Files;
 pub(super) use heat::Heat;
 pub(super) use links::Links;
 pub(super) use log::{Said, Topic, heat, unresolved};
 
 use crypto::machine::Machine as Means;
 use crypto::machine::Processor;
-use files::Files;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -42,6 +42,8 @@ pub(super) struct Machine {
     /// Huge pages, and those that nobody has.
     pub(super) huge_pages: Known<(u64, u64)>,
     pub(super) links: Known<Links>,
+    /// Seconds since the machine has started.
+    pub(super) uptime: Known<f64>,
     /// Where `OPENSSL_ia32cap` is set to a value that hides AES.
     pub(super) masks: Vec<String>,
     /// Whether the clock is synchronised.
@@ -87,6 +89,7 @@ impl Machine {
             datagrams: datagrams(text("proc/net/snmp", udp), text("proc/net/snmp6", udp6)),
             huge_pages: pages(files),
             links: links::read(files),
+            uptime: uptime(files),
             masks: masks(files),
             clock: Err("files do not say it: ask on the machine".to_owned()),
             processor,
@@ -112,6 +115,13 @@ fn pages(files: Files<'_>) -> Known<(u64, u64)> {
     }
 }
 
+fn uptime(files: Files<'_>) -> Known<f64> {
+    let text = files.text("proc/uptime")?;
+    let seconds = text.split_whitespace().next().and_then(|word| word.parse::<f64>().ok());
+    let seconds = seconds.filter(|it| it.is_finite() && *it >= 0.0);
+    seconds.ok_or_else(|| "/proc/uptime holds no number that is understood".to_owned())
+}
+
 /// A kernel without IPv6 has no counters of it.
 fn datagrams(four: Known<Lossy>, six: Known<Lossy>) -> Known<Lossy> {
     let (four, six) = (four?, six.unwrap_or_default());
@@ -128,13 +138,13 @@ fn governors(files: Files<'_>) -> Known<BTreeMap<String, usize>> {
         match file("scaling_governor") {
             Ok(governor) => {
                 let driver = file("scaling_driver").unwrap_or_default();
-                // These two choose the frequency in hardware, and a preference says which: their powersave is no governor that stays low.
-                let chooses =
+                // The powersave of these two is no governor that stays low: it is their default, and follows the load. A processor that
+                // chooses the frequency by itself (HWP) has a preference beside it. <https://docs.kernel.org/admin-guide/pm/intel_pstate.html>
+                let follows =
                     ["intel_pstate", "amd-pstate-epp"].contains(&&*driver) && governor == "powersave";
-                let word = match file("energy_performance_preference") {
-                    Ok(preference) if chooses => format!("{governor}, {preference}"),
-                    _ => governor,
-                };
+                let preference =
+                    || file("energy_performance_preference").unwrap_or_else(|_| "no preference".to_owned());
+                let word = if follows { format!("{governor}, {}", preference()) } else { governor };
                 *governors.entry(word).or_default() += 1;
             }
             Err(why) => problem = problem.or(Some(why)),

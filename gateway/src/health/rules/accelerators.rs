@@ -1,19 +1,24 @@
 //! Rules about QuickAssist devices: whether they are there, work, and are used.
 
 use super::super::machine::{Device, Known, Machine, Said, Topic, unresolved};
-use super::super::sight::Seen;
+use super::super::sight::{Seen, Span};
 use super::configured::configured;
 use super::{Found, Trouble};
 use crate::api::model::{CryptoEngine, EngineState};
 use config::settings::watched::Suite;
 use crypto::machine::has_qat_in_truth;
-use crypto::machine::qat::State;
+use crypto::machine::qat::{Known as Counted, State};
 
 /// Requests without a response: more than a device has in its rings while it works. The kernel's drivers have 512 for each instance.
 const WAITING: u64 = 512;
 
 fn devices<'a>(seen: &Seen<'a>) -> Result<&'a [Device], String> {
     seen.machine.devices.as_deref().map_err(Clone::clone)
+}
+
+/// The devices that there are; none if there is none, and lines of the log are then about nothing that is in use.
+fn on_the_bus<'a>(seen: &Seen<'a>) -> Result<Option<&'a [Device]>, String> {
+    Ok(Some(devices(seen)?).filter(|devices| !devices.is_empty()))
 }
 
 /// The device as it is called in sentences.
@@ -110,7 +115,7 @@ pub(super) fn without_driver(seen: &Seen<'_>, _: u32) -> Found {
 
 pub(super) fn without_firmware(seen: &Seen<'_>, _: u32) -> Found {
     const REMEDY: &str = "apt-get install firmware-misc-nonfree (Debian 13: firmware-intel-misc); then modprobe -r and modprobe its module";
-    let devices = devices(seen)?;
+    let Some(devices) = on_the_bus(seen)? else { return Ok(Vec::new()) };
     let one = |device: &Device| {
         let names = device.missing_firmware.join(", ");
         let is_needed = !device.qat.is_up() && device.qat.state != State::Lent && !names.is_empty();
@@ -143,7 +148,7 @@ pub(super) fn without_firmware(seen: &Seen<'_>, _: u32) -> Found {
 
 /// Devices that have a driver and do not work, with what may have caused that.
 pub(super) fn down(seen: &Seen<'_>, _: u32) -> Found {
-    let devices = devices(seen)?;
+    let Some(devices) = on_the_bus(seen)? else { return Ok(Vec::new()) };
     let cause = || {
         let said = said(seen.machine, Topic::Down)
             .ok()
@@ -266,13 +271,27 @@ fn not_chosen(engines: &[CryptoEngine]) -> Option<String> {
     Some(why)
 }
 
+fn counted(device: &Device) -> Option<&Counted<u64>> {
+    device.qat.errors.iter().find(|(name, _)| *name == "heartbeat").map(|(_, known)| known)
+}
+
+/// Heartbeats that a device has missed since the reading before, and the file that counts them. What it missed before that is over.
+fn missed<'a>(seen: &Seen<'_>, device: &'a Device) -> Option<(u64, &'a str)> {
+    let Span::Since(before, _) = seen.span else { return None };
+    let before = before.devices.as_ref().ok()?.iter().find(|it| it.qat.address == device.qat.address)?;
+    let (now, before) = (counted(device)?, counted(before)?);
+    let missed = now.value.saturating_sub(before.value);
+    (missed > 0).then_some((missed, &*now.source))
+}
+
 /// Firmware that does not answer.
 pub(super) fn heartbeat(seen: &Seen<'_>, _: u32) -> Found {
     const REMEDY: &str = "echo down > /sys/bus/pci/devices/BDF/qat/state, then up; if it comes back, newer firmware, or a restart of the machine";
     let mut found = Vec::new();
     let mut unknown = None;
-    for device in devices(seen)? {
-        let failed = device.qat.errors.iter().find(|(name, it)| *name == "heartbeat" && it.value > 0);
+    let Some(devices) = on_the_bus(seen)? else { return Ok(Vec::new()) };
+    for device in devices {
+        let failed = missed(seen, device);
         let remedy = REMEDY.replace("BDF", &device.qat.address);
         match (&device.qat.state, failed, &device.debug) {
             (State::NotResponding, ..) => {
@@ -280,12 +299,10 @@ pub(super) fn heartbeat(seen: &Seen<'_>, _: u32) -> Found {
                     format!("The firmware of {} does not answer: its heartbeat failed.", called(device));
                 found.push(trouble(device, sentence, remedy));
             }
-            (_, Some((_, count)), _) => {
+            (_, Some((count, source)), _) => {
                 let sentence = format!(
-                    "The firmware of {} missed {} heartbeats: {}.",
-                    called(device),
-                    count.value,
-                    count.source
+                    "The firmware of {} missed {count} heartbeats within the last half minute: {source}.",
+                    called(device)
                 );
                 found.push(trouble(device, sentence, remedy));
             }
@@ -315,7 +332,7 @@ pub(super) fn heartbeat(seen: &Seen<'_>, _: u32) -> Found {
 pub(super) fn overflow(seen: &Seen<'_>, _: u32) -> Found {
     const REMEDY: &str = "more instances or another device: postern show system acceleration qat status; or a part of the tunnels without it: set \
                           system crypto engine CIPHER aws-lc";
-    let devices = devices(seen)?;
+    let Some(devices) = on_the_bus(seen)? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     let mut counts = true;
     for device in devices.iter().filter(|it| !matches!(it.qat.state, State::NoDriver | State::Lent)) {
@@ -348,7 +365,7 @@ pub(super) fn overflow(seen: &Seen<'_>, _: u32) -> Found {
 pub(super) fn error(seen: &Seen<'_>, _: u32) -> Found {
     const REMEDY: &str = "the hardware: dmesg | grep -i -e qat -e aer; if it comes back, have the device replaced; then echo 1 > \
                           /sys/bus/pci/devices/ADDRESS/qat_ras/reset_error_counters";
-    let devices = devices(seen)?;
+    let Some(devices) = on_the_bus(seen)? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for device in devices {
         if let Some((path, count)) = device.errors.first() {
@@ -357,7 +374,10 @@ pub(super) fn error(seen: &Seen<'_>, _: u32) -> Found {
         }
     }
     match said(seen.machine, Topic::Uncorrectable) {
-        Ok(Some(said)) if found.is_empty() => {
+        // A file that counts none has been reset since the line, or knows better.
+        Ok(Some(said))
+            if found.is_empty() && devices.iter().any(|it| !it.counts_errors && is_about(said, it)) =>
+        {
             found.push(told(said, "A QuickAssist device has an error that cannot be corrected", REMEDY));
         }
         Err(why) if found.is_empty() && devices.iter().any(|it| !it.counts_errors) => {
@@ -368,10 +388,10 @@ pub(super) fn error(seen: &Seen<'_>, _: u32) -> Found {
     Ok(found)
 }
 
-/// No memory for a device, or no huge pages for the program that has it.
+/// No memory for a device, or no huge pages for DPDK, if Postern has it.
 pub(super) fn memory(seen: &Seen<'_>, _: u32) -> Found {
     const REMEDY: &str = "free memory, or fewer instances of the device: postern show system acceleration qat device NAME config";
-    let devices = devices(seen)?;
+    let Some(devices) = on_the_bus(seen)? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     let engines = seen.facts.map(|facts| &facts.engines[..]).unwrap_or_default();
     let has_no_memory = |it: &&CryptoEngine| {
@@ -393,22 +413,18 @@ pub(super) fn memory(seen: &Seen<'_>, _: u32) -> Found {
         found.push(told(said, "There was no memory", REMEDY));
     }
     let lent = devices.iter().find(|device| device.qat.state == State::Lent);
-    // The program that has them may be this one.
-    let is_ours = engines.iter().any(|it| it.name == "dpdk" && it.state == EngineState::InUse);
-    let pages = match (lent, &seen.machine.huge_pages) {
-        (Some(device), Ok((all, 0))) if !is_ours => Some((device, *all)),
-        (Some(_), Err(why)) if found.is_empty() => return Err(why.clone()),
-        _ => None,
+    // Another program may need none, or has those that it needs.
+    let is_wanted = |it: &CryptoEngine| {
+        it.name.starts_with("dpdk") && !matches!(it.state, EngineState::InUse | EngineState::Absent)
     };
-    if let Some((device, all)) = pages {
-        let which = if all == 0 { "none".to_owned() } else { format!("{all}, of which none is free") };
-        let sentence =
-            format!("{} is for a program, which needs huge pages, and there are {which}.", called(device));
-        found.push(trouble(
+    match (lent.filter(|_| engines.iter().any(is_wanted)), &seen.machine.huge_pages) {
+        (Some(device), Ok((0, _))) => found.push(trouble(
             device,
-            sentence,
+            format!("{} is for DPDK, which needs huge pages, and there are none.", called(device)),
             "sysctl vm.nr_hugepages=1024, and at each start by a file in /etc/sysctl.d",
-        ));
+        )),
+        (Some(_), Err(why)) if found.is_empty() => return Err(why.clone()),
+        _ => {}
     }
     let has_driver = devices.iter().any(|it| !matches!(it.qat.state, State::NoDriver | State::Lent));
     match log {

@@ -51,24 +51,25 @@ pub(super) fn detection(seen: &Seen<'_>, least: u32) -> Found {
     Ok(configured(seen)?.detections.iter().filter_map(one).collect())
 }
 
-/// Tunnels whose packets do not fit the interface that leads outside, with what the tunnel adds.
+/// Tunnels of the configuration whose packets fit no interface, with what the tunnel adds.
 pub(super) fn mtu(seen: &Seen<'_>, _: u32) -> Found {
     let links = seen.machine.links.as_ref().map_err(Clone::clone)?;
+    let watched = configured(seen)?;
     let (name, outside) =
-        links.outside.clone().ok_or("/sys/class/net has no interface that leads outside")?;
+        links.outside.clone().ok_or("/sys/class/net has no interface that is up and leads outside")?;
     let wrong = |subject: String, mtu: Mtu, remedy: String| {
         let fits = outside.saturating_sub(mtu.overhead);
         let sentence = format!(
-            "{subject} is {}, and with {} bytes of the tunnel that is more than the {outside} of {name}.",
+            "{subject} is {}, and with {} bytes of the tunnel that is more than the {outside} of {name}, which takes the largest packets.",
             mtu.bytes, mtu.overhead
         );
         (mtu.bytes > fits).then(|| Trouble::new(subject, sentence, format!("{remedy} {fits}")))
     };
     let mut found: Vec<Trouble> = Vec::new();
-    for (path, mtu) in seen.configured.iter().flat_map(|watched| &watched.mtus) {
+    for (path, mtu) in &watched.mtus {
         found.extend(wrong(path.clone(), *mtu, format!("set {path}")));
     }
-    for (tunnel, bytes) in &links.tunnels {
+    for (tunnel, bytes) in links.tunnels.iter().filter(|(name, _)| watched.tunnels.contains(name)) {
         // What the configuration says of it was looked at.
         if found.iter().any(|it| it.subject.contains(&format!(" {tunnel} "))) {
             continue;

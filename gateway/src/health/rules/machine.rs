@@ -1,13 +1,16 @@
 //! Rules about the machine: its processors, memory, network counters and clock.
 
-use super::super::machine::{Known, Lossy, Machine, heat as told_heat};
+use super::super::machine::{Heat, Known, Lossy, Machine, heat as told_heat};
 use super::super::sight::{Seen, Span};
 use super::{Found, Trouble, part};
 use crypto::machine::{Capability, Certainty, has_aes_in_truth};
 
-/// Of what was counted since the machine has started, so much is wrong: one in ten thousand, or a hundred.
+/// Of what was counted since the machine has started, so much is wrong: a hundred, if they are one in ten thousand.
 const LOST_PART: f64 = 1e-4;
 const LOST_COUNT: u64 = 100;
+
+/// How often an hour heat may slow a processor down, since the machine has started.
+const THROTTLED_AN_HOUR: f64 = 10.0;
 
 const TUNE: &str = "set system option performance throughput";
 
@@ -103,19 +106,34 @@ pub(super) fn hot(seen: &Seen<'_>, _: u32) -> Found {
             Trouble::new(it.name.clone(), sentence, COOL)
         })
         .collect();
-    let more = match (heat.throttled, seen.span) {
-        (Some(now), Span::Boot) => Some((now, "since the machine has started")),
-        (Some(now), Span::Since(Machine { heat: Ok(before), .. }, _)) => {
-            Some((now.saturating_sub(before.throttled.unwrap_or(now)), "within the last half minute"))
+    let more = match seen.span {
+        Span::Boot => match throttled_since_boot(seen.machine, heat) {
+            // What is found is wrong, whatever else there is.
+            Err(why) if found.is_empty() && said.is_none() => return Err(why),
+            count => count.ok().flatten().map(|count| (count, "since the machine has started")),
+        },
+        Span::Since(Machine { heat: Ok(before), .. }, _) => {
+            let count = heat.throttled_since(Some(before));
+            (count > 0).then_some((count, "within the last half minute"))
         }
         _ => None,
     };
-    if let Some((count, when)) = more.filter(|(count, _)| *count > 0) {
-        let sentence = format!("Heat has slowed processors down {count} times {when}.");
+    if let Some((count, when)) = more {
+        let sentence = format!("Heat has slowed a processor down {count} times {when}.");
         found.push(Trouble::new("thermal throttling", sentence, COOL));
     }
     found.extend(said.filter(|_| found.is_empty()));
     Ok(found)
+}
+
+/// A few times in months are no trouble.
+fn throttled_since_boot(machine: &Machine, heat: &Heat) -> Result<Option<u64>, String> {
+    let count = heat.throttled_since(None);
+    if (count as f64) < THROTTLED_AN_HOUR {
+        return Ok(None);
+    }
+    let hours = (machine.uptime.clone()? / 3600.0).max(1.0);
+    Ok((count as f64 >= hours * THROTTLED_AN_HOUR).then_some(count))
 }
 
 const COOL: &str = "postern show environment sensors; see to fans, dust and the air of the room";
@@ -134,7 +152,7 @@ pub(super) fn governor(seen: &Seen<'_>, _: u32) -> Found {
         Err(why) => return Err(why.clone()),
     };
     let is_slow = |word: &str| match word.split_once(", ") {
-        // The processor chooses by this preference.
+        // It follows the load, and a processor that chooses by itself does so by this preference.
         Some((_, preference)) => matches!(preference, "power" | "balance_power"),
         None => matches!(word, "powersave" | "conservative"),
     };
@@ -178,7 +196,7 @@ fn losses(
     match seen.span {
         Span::First => Err("a rate needs two readings, half a minute apart".to_owned()),
         Span::Boot => {
-            let is_much = now.lost >= LOST_COUNT || now.lost > 0 && now.part() >= LOST_PART;
+            let is_much = now.lost >= LOST_COUNT && now.part() >= LOST_PART;
             Ok(is_much.then(|| format!("{} {what} since the machine has started", now.lost)))
         }
         Span::Since(before, seconds) => {
