@@ -119,7 +119,7 @@ fn complete(daemon: &mut Health, read: &Health) {
         let known = daemon.rules.iter_mut().find(|it| it.rule == rule.rule);
         match known {
             Some(known) if known.state == State::Unknown && rule.state != State::Unknown => {
-                known.clone_from(rule)
+                known.clone_from(rule);
             }
             Some(_) => continue,
             None => daemon.rules.push(rule.clone()),

@@ -21,8 +21,8 @@ fn capture<O: Transmit, I: Transmit>(bed: &Bed<O, I>, which: Which) -> OpenCaptu
     bed.tables.captures.open(Wanted { peer: None, which, snap_length: 256 })
 }
 
-fn taken(open: &OpenCapture) -> Vec<Box<Captured>> {
-    std::iter::from_fn(|| open.ring().take()).collect()
+fn taken(open: &OpenCapture) -> Vec<Captured> {
+    std::iter::from_fn(|| open.ring().take()).map(|packet| *packet).collect()
 }
 
 fn bed() -> Bed {
@@ -31,9 +31,9 @@ fn bed() -> Bed {
 
 /// Reason, stage and peer of each.
 fn drops(open: &OpenCapture) -> Vec<(DropReason, &'static str, Option<String>)> {
-    let of = |packet: Box<Captured>| {
+    let of = |packet: Captured| {
         let (reason, stage) = packet.drop.expect("only dropped ones are wanted");
-        (reason, stage, packet.peer.as_ref().map(|peer| peer.to_string()))
+        (reason, stage, packet.peer.as_ref().map(ToString::to_string))
     };
     taken(open).into_iter().map(of).collect()
 }

@@ -170,7 +170,7 @@ where
             Ok(_) => {}
             // RFC 5321 3.8: with 421 the server ends the conversation.
             Err(error @ MailError::Refused { code, .. }) if code != 421 => {
-                refused.push((to.to_owned(), error))
+                refused.push((to.to_owned(), error));
             }
             Err(error) => return Err(error),
         }
@@ -337,7 +337,7 @@ mod tests {
             let ends = if at > 0 && answers[at - 1].starts_with("354") { "\r\n.\r\n" } else { "\r\n" };
             let before = read.len();
             let needs_none = at == 0 && speaks_first;
-            while !needs_none && !(read.len() > before && read.ends_with(ends)) {
+            while !(needs_none || read.len() > before && read.ends_with(ends)) {
                 let mut bytes = [0; 512];
                 match stream.read(&mut bytes).await {
                     Ok(count @ 1..) => read.push_str(&String::from_utf8_lossy(&bytes[..count])),

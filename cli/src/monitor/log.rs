@@ -17,7 +17,8 @@ pub(crate) const TRACE: &str = "trace";
 pub(crate) fn follow(request: &Request, subsystem: Subsystem) -> Answer {
     let mut question = format!("/v1/local/log?subsystem={}", subsystem.name());
     if let Some(peer) = request.value("PEER") {
-        question += &format!("&peer={}&trace={}", encoded(peer), request.has(TRACE));
+        let trace = request.has(TRACE).to_string();
+        question.extend(["&peer=", &encoded(peer), "&trace=", &trace]);
     }
     let api = request.api().map(Path::to_owned);
     Answer::going(move |out, form| print(open(api.as_deref(), &question)?, out, form))

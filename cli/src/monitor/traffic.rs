@@ -122,10 +122,10 @@ impl Asked {
         };
         let mut question = format!("/v1/local/capture/{}?which={which}", encoded(&self.interface));
         if let Some(peer) = &self.peer {
-            question += &format!("&peer={}", encoded(peer));
+            question.extend(["&peer=", &encoded(peer)]);
         }
         if let Some(snaplen) = self.snaplen {
-            question += &format!("&snap_length={snaplen}");
+            question.extend(["&snap_length=", &snaplen.to_string()]);
         }
         question
     }

@@ -81,7 +81,8 @@ impl Transactions {
             Err(rejected) => return Some(Err(rejected)),
         };
         if ready.is_same || request.check_only {
-            return self.check(ready, daemon, stop).await;
+            // It holds copies of all settings.
+            return Box::pin(self.check(ready, daemon, stop)).await;
         }
         let archive = match self.ledger.archive() {
             Ok(archive) => Arc::clone(archive),

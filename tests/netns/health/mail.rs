@@ -80,7 +80,7 @@ fn alerts_are_mailed_and_servers_that_do_harm_delay_nobody() {
     std::thread::spawn(move || serve(&good, &sender));
     std::thread::spawn(move || {
         for mut stream in endless.incoming().flatten() {
-            while stream.write_all(&[b'2'; 65_536]).is_ok() {}
+            while stream.write_all(&[b'2'; 8_192]).is_ok() {}
         }
     });
     std::thread::spawn(move || {

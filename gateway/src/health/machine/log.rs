@@ -9,7 +9,7 @@ use std::path::Path;
 /// The log of the kernel that runs.
 const KMSG: &str = "dev/kmsg";
 /// The number of that device: major 1, minor 11 (Documentation/admin-guide/devices.txt). A container may have the console in its place.
-const KMSG_DEVICE: u64 = 1 << 8 | 11;
+const KMSG_DEVICE: u64 = 0x010b;
 /// Where else a copy of a machine may have the log, the best first.
 const COPIES: [&str; 4] = ["var/log/dmesg", "var/log/kern.log", "var/log/messages", "var/log/syslog"];
 /// Bytes of a record: CONSOLE_EXT_LOG_MAX of the kernel is 8192.

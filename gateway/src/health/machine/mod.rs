@@ -106,13 +106,11 @@ fn pages(files: Files<'_>) -> Known<(u64, u64)> {
     });
     let sum =
         |(all, free): (u64, u64), (more, unused)| (all.saturating_add(more), free.saturating_add(unused));
-    match counts.reduce(sum) {
-        Some(known) => Ok(known),
-        None => {
-            let text = files.text("proc/meminfo")?;
-            huge_pages(&text).ok_or_else(|| "/proc/meminfo has no HugePages_Free".to_owned())
-        }
+    if let Some(known) = counts.reduce(sum) {
+        return Ok(known);
     }
+    let text = files.text("proc/meminfo")?;
+    huge_pages(&text).ok_or_else(|| "/proc/meminfo has no HugePages_Free".to_owned())
 }
 
 fn uptime(files: Files<'_>) -> Known<f64> {

@@ -31,7 +31,7 @@ fn trouble(device: &Device, sentence: String, remedy: impl Into<String>) -> Trou
 }
 
 /// What the log of the kernel says, or why it is not known; that matters only where there is a device.
-fn said<'a>(machine: &'a Machine, topic: Topic) -> Known<Option<&'a Said>> {
+fn said(machine: &Machine, topic: Topic) -> Known<Option<&Said>> {
     match &machine.log {
         Ok(log) => Ok(unresolved(log, topic)),
         Err(why) => Err(why.clone()),
