@@ -109,7 +109,7 @@ pub(super) static NODES: &[Node] = &[
     ),
     flag(
         "interfaces secgw <interface> port <port> defer-napi",
-        "The kernel takes received frames some at a time: fewer interrupts, up to 20 us later",
+        "Take received frames some at a time: fewer interrupts, up to 20 us later",
     ),
     value("interfaces secgw <interface> port <port> driver", Type::Word(DRIVERS), "How frames are carried")
         .or("af-xdp"),
