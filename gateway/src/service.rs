@@ -209,19 +209,27 @@ pub trait Service {
     fn finish(&mut self) -> Work<'_, ()>;
 
     /// Tries again what could not be served, from time to time.
-    fn maintain<'a>(&'a mut self, context: &'a Context) -> Work<'a, ()>;
+    fn maintain<'a>(&'a mut self, _context: &'a Context) -> Work<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
 
     /// What was refused, and is still tried again.
-    fn pending(&self) -> BTreeSet<Path>;
+    fn pending(&self) -> BTreeSet<Path> {
+        BTreeSet::new()
+    }
 
     /// Whether it has an interface.
     fn serves(&self) -> bool;
 
     /// Forgets an interface that another program has deleted, if it is one of its own; whether it is.
-    fn interface_removed(&mut self, name: &str) -> bool;
+    fn interface_removed(&mut self, _name: &str) -> bool {
+        false
+    }
 
     /// What the API shows of it.
-    fn view(&self) -> Arc<dyn View>;
+    fn view(&self) -> Arc<dyn View> {
+        Arc::new(NoView)
+    }
 
     /// Ends everything.
     fn stop(&mut self);
@@ -230,10 +238,14 @@ pub trait Service {
 /// What the API shows of a service, also while the service itself is being configured.
 pub trait View: Send + Sync {
     /// The interfaces that there are.
-    fn interfaces(&self) -> Vec<Arc<dyn Counters>>;
+    fn interfaces(&self) -> Vec<Arc<dyn Counters>> {
+        Vec::new()
+    }
 
     /// The protocol's own requests.
-    fn routes(&self) -> Router;
+    fn routes(&self) -> Router {
+        Router::new()
+    }
 
     /// Its tunnels, each under the names of the configuration.
     fn tunnels(&self) -> Tunnels<'_> {
@@ -245,3 +257,8 @@ pub trait View: Send + Sync {
         Vec::new()
     }
 }
+
+/// The view of a service that has no tunnels and no requests of its own.
+struct NoView;
+
+impl View for NoView {}

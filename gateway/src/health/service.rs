@@ -4,14 +4,12 @@ use super::outbox::OutboxError;
 use super::programs::{ProgramError, program};
 use super::wire::{Log, Mail, MailTls, Orders, Receiver, Way, Webhook};
 use crate::host::wants::Wants;
-use crate::service::{Context, Phase, Planned, Policy, Refusal, Requirements, Service, Step, View, Work};
-use crate::tunnel_interface::Counters;
-use axum::Router;
+use crate::service::{Context, Phase, Planned, Policy, Refusal, Requirements, Service, Step, Work};
 use base64ct::{Base64, Encoding};
 use config::settings::{Health, Watched, health as settings};
 use config::{Path, Settings};
 use crypto::SecretBytes;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Keeps rules and receivers what the configuration says.
@@ -105,40 +103,11 @@ impl Service for HealthService {
         Box::pin(std::future::ready(()))
     }
 
-    fn maintain<'a>(&'a mut self, _: &'a Context) -> Work<'a, ()> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn pending(&self) -> BTreeSet<Path> {
-        BTreeSet::new()
-    }
-
     fn serves(&self) -> bool {
         self.served.health.is_some()
     }
 
-    fn interface_removed(&mut self, _: &str) -> bool {
-        false
-    }
-
-    fn view(&self) -> Arc<dyn View> {
-        Arc::new(NoView)
-    }
-
     fn stop(&mut self) {}
-}
-
-/// The API shows health also where nothing is configured.
-struct NoView;
-
-impl View for NoView {
-    fn interfaces(&self) -> Vec<Arc<dyn Counters>> {
-        Vec::new()
-    }
-
-    fn routes(&self) -> Router {
-        Router::new()
-    }
 }
 
 fn path() -> Path {

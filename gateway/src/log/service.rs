@@ -1,14 +1,11 @@
 //! Keeps the levels of the log what the configuration says.
 
 use crate::host::wants::Wants;
-use crate::service::{Context, Phase, Planned, Policy, Refusal, Requirements, Service, Step, View, Work};
-use crate::tunnel_interface::Counters;
-use axum::Router;
+use crate::service::{Context, Phase, Planned, Policy, Refusal, Requirements, Service, Step, Work};
 use config::settings::Log;
 use config::{Path, Settings};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::future::ready;
-use std::sync::Arc;
 
 /// The levels of the log.
 #[derive(Default)]
@@ -65,38 +62,9 @@ impl Service for LogService {
         Box::pin(ready(()))
     }
 
-    fn maintain<'a>(&'a mut self, _: &'a Context) -> Work<'a, ()> {
-        Box::pin(ready(()))
-    }
-
-    fn pending(&self) -> BTreeSet<Path> {
-        BTreeSet::new()
-    }
-
     fn serves(&self) -> bool {
         false
     }
 
-    fn interface_removed(&mut self, _: &str) -> bool {
-        false
-    }
-
-    fn view(&self) -> Arc<dyn View> {
-        Arc::new(Nothing)
-    }
-
     fn stop(&mut self) {}
-}
-
-/// The API shows the log by requests of its own.
-struct Nothing;
-
-impl View for Nothing {
-    fn interfaces(&self) -> Vec<Arc<dyn Counters>> {
-        Vec::new()
-    }
-
-    fn routes(&self) -> Router {
-        Router::new()
-    }
 }

@@ -6,7 +6,6 @@
 
 use super::model;
 use crate::service::View;
-use crate::tunnel_interface::Counters;
 use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
@@ -29,10 +28,6 @@ impl Shown {
 }
 
 impl View for Shown {
-    fn interfaces(&self) -> Vec<Arc<dyn Counters>> {
-        Vec::new()
-    }
-
     fn routes(&self) -> Router {
         Router::new().route("/v1/machine", get(machine)).with_state(self.clone())
     }

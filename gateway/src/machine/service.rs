@@ -184,10 +184,6 @@ impl Service for MachineService {
         self.parts.iter().any(|(part, wanted)| !wanted.lines(*part).is_empty())
     }
 
-    fn interface_removed(&mut self, _: &str) -> bool {
-        false
-    }
-
     fn view(&self) -> Arc<dyn View> {
         Arc::new(self.shown.clone())
     }

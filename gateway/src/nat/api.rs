@@ -7,7 +7,6 @@
 use super::model;
 use crate::host::TranslatedReader;
 use crate::service::View;
-use crate::tunnel_interface::Counters;
 use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
@@ -31,10 +30,6 @@ impl Shown {
 }
 
 impl View for Shown {
-    fn interfaces(&self) -> Vec<Arc<dyn Counters>> {
-        Vec::new()
-    }
-
     fn routes(&self) -> Router {
         Router::new().route("/v1/nat", get(nat)).with_state(self.clone())
     }

@@ -5,7 +5,7 @@ use crate::host::wants::Wants;
 use crate::service::{Context, Phase, Planned, Policy, Refusal, Requirements, Service, Step, View, Work};
 use config::settings::Nat;
 use config::{Path, Settings};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::future::ready;
 use std::sync::Arc;
 
@@ -81,20 +81,8 @@ impl Service for NatService {
         Box::pin(ready(()))
     }
 
-    fn maintain<'a>(&'a mut self, _: &'a Context) -> Work<'a, ()> {
-        Box::pin(ready(()))
-    }
-
-    fn pending(&self) -> BTreeSet<Path> {
-        BTreeSet::new()
-    }
-
     fn serves(&self) -> bool {
         self.in_force.as_ref().is_some_and(|nat| *nat != Nat::default())
-    }
-
-    fn interface_removed(&mut self, _: &str) -> bool {
-        false
     }
 
     fn view(&self) -> Arc<dyn View> {

@@ -4,13 +4,12 @@ use super::model::{Path as Shown, Paths};
 use super::monitor::{Monitor, Results, lock};
 use crate::host::wants::Wants;
 use crate::service::{Context, Phase, Planned, Policy, Refusal, Requirements, Service, Step, View, Work};
-use crate::tunnel_interface::Counters;
 use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
 use config::settings::PathMonitor;
 use config::{Path, Settings};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Measures what the configuration says.
@@ -80,20 +79,8 @@ impl Service for PathService {
         Box::pin(std::future::ready(()))
     }
 
-    fn maintain<'a>(&'a mut self, _: &'a Context) -> Work<'a, ()> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn pending(&self) -> BTreeSet<Path> {
-        BTreeSet::new()
-    }
-
     fn serves(&self) -> bool {
         self.served.is_some()
-    }
-
-    fn interface_removed(&mut self, _: &str) -> bool {
-        false
     }
 
     fn view(&self) -> Arc<dyn View> {
@@ -113,10 +100,6 @@ fn path() -> Path {
 struct PathView(Results);
 
 impl View for PathView {
-    fn interfaces(&self) -> Vec<Arc<dyn Counters>> {
-        Vec::new()
-    }
-
     fn routes(&self) -> Router {
         Router::new().route("/v1/path", get(paths)).with_state(Arc::clone(&self.0))
     }

@@ -4,16 +4,12 @@
 use crate::host::netlink::NetlinkError;
 use crate::host::wants::Wants;
 use crate::host::{Compared, Router};
-use crate::service::{
-    Context, Phase, Planned, Policy, Refusal, Refused, Requirements, Service, Step, View, Work,
-};
-use crate::tunnel_interface::Counters;
+use crate::service::{Context, Phase, Planned, Policy, Refusal, Refused, Requirements, Service, Step, Work};
 use config::settings::Link;
 use config::{Path, Settings};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
-use std::sync::Arc;
 
 /// Links and static routes.
 #[derive(Default)]
@@ -193,28 +189,7 @@ impl Service for RouterService {
         self.in_force.as_ref().is_some_and(|router| *router != Router::default())
     }
 
-    fn interface_removed(&mut self, _: &str) -> bool {
-        false
-    }
-
-    fn view(&self) -> Arc<dyn View> {
-        Arc::new(Nothing)
-    }
-
     fn stop(&mut self) {}
-}
-
-/// The links of the machine are shown as the kernel has them.
-struct Nothing;
-
-impl View for Nothing {
-    fn interfaces(&self) -> Vec<Arc<dyn Counters>> {
-        Vec::new()
-    }
-
-    fn routes(&self) -> axum::Router {
-        axum::Router::new()
-    }
 }
 
 #[cfg(test)]

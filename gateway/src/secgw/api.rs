@@ -11,7 +11,6 @@ use crate::api::server::{problem, unreadable};
 use crate::ipsec::handle::IkeHandle;
 use crate::ipsec::model::Reset;
 use crate::service::View;
-use crate::tunnel_interface::Counters;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
@@ -68,10 +67,6 @@ impl Gateways {
 }
 
 impl View for Gateways {
-    fn interfaces(&self) -> Vec<Arc<dyn Counters>> {
-        Vec::new()
-    }
-
     fn routes(&self) -> Router {
         Router::new()
             .route("/v1/secgw", get(show))

@@ -228,10 +228,6 @@ impl Service for SecgwService {
         !self.served.is_empty()
     }
 
-    fn interface_removed(&mut self, _: &str) -> bool {
-        false
-    }
-
     fn view(&self) -> Arc<dyn View> {
         Arc::new(self.shown.clone())
     }

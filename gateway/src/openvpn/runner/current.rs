@@ -4,7 +4,6 @@ use super::Runner;
 use crate::openvpn::interface::Interface;
 use crate::service::View;
 use crate::tunnel_interface::Counters;
-use axum::Router;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// What the API shows: the counters of the interface that is served now.
@@ -22,9 +21,5 @@ impl View for Current {
     fn interfaces(&self) -> Vec<Arc<dyn Counters>> {
         let current = self.0.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
         current.into_iter().map(|interface| interface as Arc<dyn Counters>).collect()
-    }
-
-    fn routes(&self) -> Router {
-        Router::new()
     }
 }
