@@ -2,6 +2,7 @@
 //! <https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg>
 
 use super::files::{Files, Known, why};
+use super::topics::{Topic, topic};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -19,29 +20,6 @@ const RECORDS: usize = 1 << 17;
 const BYTES: u64 = 16 << 20;
 /// Lines that are kept: the last ones.
 const KEPT: usize = 2000;
-
-/// What a line is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Topic {
-    /// A device works again.
-    Started,
-    /// Its firmware does not answer.
-    Heartbeat,
-    /// More was asked of it than it has room for.
-    Overflow,
-    /// It has made an error that cannot be corrected.
-    Uncorrectable,
-    /// There was no memory.
-    Memory,
-    /// Its firmware was not loaded.
-    Firmware,
-    /// It did not start, or was stopped.
-    Down,
-    /// A processor is too hot, and is slowed down.
-    Hot,
-    /// It is no longer.
-    Cool,
-}
 
 /// A line about an accelerator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,108 +174,6 @@ fn is_address(word: &str) -> bool {
     let parts: Vec<&str> = word.split([':', '.']).collect();
     matches!(&parts[..], [domain, bus, device, function]
         if is_hex(domain, 4) && is_hex(bus, 2) && is_hex(device, 2) && is_hex(function, 1))
-}
-
-/// The names that the kernel's drivers have for devices, which stand before the address: the name of the driver.
-const DRIVERS: [&str; 14] = [
-    "dh895xcc",
-    "dh895xccvf",
-    "c6xx",
-    "c6xxvf",
-    "c62x",
-    "c3xxx",
-    "c3xxxvf",
-    "d15xx",
-    "200xx",
-    "c4xxx",
-    "4xxx",
-    "401xx",
-    "420xx",
-    "6xxx",
-];
-
-fn topic(lower: &str, devices: &[String]) -> Option<Topic> {
-    let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
-    let tokens = || lower.split(|c: char| !c.is_ascii_alphanumeric());
-    let is_qat = |token: &str| {
-        token.strip_prefix("qat").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    let is_accelerator = tokens().any(is_qat)
-        || lower.contains("quickassist")
-        || !devices.is_empty() && lower.split([' ', ':']).any(|word| DRIVERS.contains(&word));
-    if !is_accelerator {
-        // Since Linux 5.6 there is "is" in it.
-        if has(&["temperature above threshold", "temperature is above threshold"])
-            || has(&["cpu clock throttled", "cpu clock is throttled", "thermal throttling"])
-        {
-            return Some(Topic::Hot);
-        }
-        return has(&["temperature/speed normal"]).then_some(Topic::Cool);
-    }
-    let fails =
-        has(&["fail", "error", "cannot", "can't", "unable", "not found", "missing", "timeout", "lost"]);
-    let is_healthy = has(&["device is healthy", "heartbeat ok"]);
-    Some(match () {
-        () if has(&["started"]) && has(&["acceleration engine"])
-            || has(&[
-                "is ready for use",
-                "successfully initialized",
-                "is up and running",
-                "reset completed",
-            ]) =>
-        {
-            Topic::Started
-        }
-        () if has(&["uncorrectable", "severity=uncorrected", "fatal error", "severity=fatal"]) => {
-            Topic::Uncorrectable
-        }
-        () if has(&["heartbeat", "heart beat"])
-            && (fails || has(&["not responding", "missed"]))
-            && !is_healthy =>
-        {
-            Topic::Heartbeat
-        }
-        () if has(&["device is not responding", "does not respond"])
-            || fails && has(&["admin msg", "admin message"]) =>
-        {
-            Topic::Heartbeat
-        }
-        () if tokens().any(|token| matches!(token, "ring" | "rings" | "queue"))
-            && has(&["overflow", "is full", "ring full", "no space", "no room"]) =>
-        {
-            Topic::Overflow
-        }
-        () if has(&[
-            "out of memory",
-            "no memory",
-            "enomem",
-            "error -12",
-            "page allocation failure",
-            "swiotlb buffer is full",
-        ]) || fails && has(&["alloc"]) && !has(&["irq", "interrupt", "vector"]) =>
-        {
-            Topic::Memory
-        }
-        () if fails && has(&["firmware", " fw", "_fw", "uof", "mmp", "microcode"]) => Topic::Firmware,
-        () if has(&[
-            "failed to init",
-            "failed init",
-            "failed to start",
-            "start failed",
-            "not available",
-            "unusable",
-        ]) || has(&[
-            "restart device failed",
-            "restart failed",
-            "failed to send init",
-            "can't recover",
-            "hardware error",
-        ]) || has(&["probe"]) && has(&["failed with error"]) =>
-        {
-            Topic::Down
-        }
-        () => return None,
-    })
 }
 
 /// The last line that says that a processor is too hot, unless a later one says that it is no longer.

@@ -7,6 +7,7 @@ mod files;
 mod heat;
 mod links;
 mod log;
+mod topics;
 
 pub use counters::{advanced_errors, hides_aes, huge_pages, softnet, udp, udp6};
 pub use files::Known;
@@ -17,7 +18,8 @@ pub(super) use devices::Device;
 pub(super) use files::Files;
 pub(super) use heat::Heat;
 pub(super) use links::Links;
-pub(super) use log::{Said, Topic, heat, unresolved};
+pub(super) use log::{Said, heat, unresolved};
+pub(super) use topics::Topic;
 
 use crypto::machine::Machine as Means;
 use crypto::machine::Processor;
