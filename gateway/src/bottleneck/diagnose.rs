@@ -23,7 +23,7 @@ const LOST: f64 = 0.01;
 const QUIET: f64 = 10.0;
 /// Below this mean length in bytes, packets are small.
 const SMALL: f64 = 300.0;
-/// From this part of the time on, the quota of the control group is what limits.
+/// From this part of the periods on, the quota of the control group is what limits.
 const THROTTLED: f64 = 0.1;
 /// The part of all TCP segments from which on those that are sent again show a limit.
 const RESENT: f64 = 0.002;
@@ -60,7 +60,7 @@ struct Seen<'a> {
     /// Packets that were lost a second, by reason, the most first.
     lost: Vec<(&'a Drop, f64)>,
     processors: Option<Shares>,
-    /// The part of the time in which the daemon was not allowed to run.
+    /// The part of the periods in which the daemon had used up its share of processor time.
     throttled: f64,
     /// TCP segments that were seen, and those among them that were sent before.
     segments: [u64; 2],
@@ -116,8 +116,9 @@ impl<'a> Seen<'a> {
             processors,
             throttled: after
                 .throttled
-                .zip(before.throttled)
-                .map_or(0.0, |(now, then)| now.since(then, after.at.saturating_duration_since(before.at))),
+                .as_ref()
+                .zip(before.throttled.as_ref())
+                .map_or(0.0, |(now, then)| now.since(then)),
             segments: segments(before, after, interface, direction),
         }
     }
@@ -253,7 +254,7 @@ impl<'a> Seen<'a> {
         Conclusion {
             limit: Limit::Quota,
             sentence: format!(
-                "The quota of the daemon's control group limits {} {}: the kernel kept it from running {} of the time.",
+                "The quota of the daemon's control group limits {} {}: its share of processor time was used up in {} of the periods.",
                 self.interface,
                 self.way(),
                 percent(self.throttled)
@@ -286,8 +287,9 @@ impl<'a> Seen<'a> {
         Some(Conclusion {
             limit: Limit::Loss,
             sentence: format!(
-                "Losses limit {name} {way}: {:.1}% of TCP's segments came again or out of order, and nothing was dropped here, so packets are lost or overtaken {place}.",
-                100.0 * resent as f64 / all as f64
+                "Losses limit {name} {way}: {:.1}% of TCP's segments came again or out of order: packets are lost or overtaken {place}{}.",
+                100.0 * resent as f64 / all as f64,
+                if self.lost.is_empty() { "" } else { ", beside those that are dropped here" }
             ),
             remedy: Some(format!(
                 "{ask}if a link on the way is slower than the senders, shape to its speed in front of it (tc qdisc)"
@@ -424,7 +426,7 @@ impl<'a> Seen<'a> {
         }
         if self.throttled > 0.0 {
             evidence.push(format!(
-                "kept from running by the quota of its group {} of the time",
+                "the quota of its group was used up in {} of the periods",
                 percent(self.throttled)
             ));
         }

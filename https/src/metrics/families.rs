@@ -37,10 +37,10 @@ const STAGE_TIME: Family =
     family("postern_stage", "Time of a stage for the bursts that were timed: one in 64").seconds();
 const STAGE_PACKETS: Family = family("postern_stage_packets", "Packets of the bursts that were timed");
 const SEGMENTS: Family =
-    family("postern_tcp_sampled_segments", "TCP segments with data, of one burst a millisecond");
+    family("postern_tcp_sampled_segments", "TCP segments with data, of one burst a millisecond and known flows");
 const RESENT: Family = family(
     "postern_tcp_sampled_resent_segments",
-    "Those among them that were sent again: packets are lost between both ends",
+    "Those among them that came again, or out of order",
 );
 
 const THREAD_CPU: Family =

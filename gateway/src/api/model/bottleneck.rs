@@ -69,7 +69,7 @@ pub struct Segments {
     pub direction: String,
     /// All of them.
     pub all: u64,
-    /// Those that were sent before: packets are lost between both ends of their connection.
+    /// Those that came again, or out of order: packets are lost or overtaken between both ends of their connection.
     pub resent: u64,
 }
 

@@ -66,7 +66,7 @@ fn nothing() -> Reading {
         offloads: Vec::new(),
         pinned: Vec::new(),
         processors: Some(Processors { count: 2, all: 0, idle: 0, stolen: 0 }),
-        throttled: Some(Throttled::default()),
+        throttled: Some(Throttled::of(0, 0)),
     }
 }
 
@@ -246,11 +246,11 @@ fn segments_that_are_sent_again_tell_of_losses_elsewhere() {
 #[test]
 fn a_quota_is_named_before_what_it_causes() {
     let mut reading = with_thread(0.5, 0.5);
-    reading.throttled = Some(Throttled::of(Duration::from_millis(900)));
+    reading.throttled = Some(Throttled::of(20, 9));
     let [out, _] = found(&reading);
     assert_eq!(out.limit, Limit::Quota);
-    assert!(out.sentence.contains("45% of the time") && out.remedy.is_some(), "{out:?}");
-    reading.throttled = Some(Throttled::of(Duration::from_millis(100)));
+    assert!(out.sentence.contains("45% of the periods") && out.remedy.is_some(), "{out:?}");
+    reading.throttled = Some(Throttled::of(20, 1));
     reading.processors = Some(Processors { count: 2, all: 400, idle: 40, stolen: 0 });
     assert_eq!(found(&reading)[0].limit, Limit::Host);
 }
