@@ -15,7 +15,7 @@ use crate::host::wants::Wants;
 use crate::https::Process;
 use crate::machine::Client;
 use crate::openvpn::dns::NameServers;
-use crate::path;
+use crate::path::model::Paths;
 use crate::secgw::Opener;
 use crate::snmp::SubAgent;
 use crate::tunnel_interface::{Counters, Removed};
@@ -252,9 +252,9 @@ pub trait View: Send + Sync {
         Box::pin(std::future::ready(Vec::new()))
     }
 
-    /// What it has measured of the path of tunnels.
-    fn paths(&self) -> Vec<path::model::Path> {
-        Vec::new()
+    /// What it has measured of the path of tunnels, if it measures that.
+    fn paths(&self) -> Option<Arc<Paths>> {
+        None
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 /// The source that an address belongs to: the address itself for IPv4, its /64 for IPv6.
-pub(crate) fn aggregate(source: IpAddr) -> IpAddr {
+pub fn aggregate(source: IpAddr) -> IpAddr {
     match source {
         IpAddr::V4(_) => source,
         IpAddr::V6(source) => Ipv6Addr::from(u128::from(source) & !u128::from(u64::MAX)).into(),
@@ -13,7 +13,7 @@ pub(crate) fn aggregate(source: IpAddr) -> IpAddr {
 }
 
 /// A token bucket; it starts full.
-pub(crate) struct Bucket {
+pub struct Bucket {
     /// The maximum number of tokens.
     size: u32,
     /// One token is added after this time.
@@ -23,36 +23,37 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    pub(crate) fn new(size: u32, interval: Duration, now: Time) -> Self {
+    /// A full bucket of so many tokens, to which one comes back after each `interval`.
+    pub fn new(size: u32, interval: Duration, now: Time) -> Self {
         Self { size, interval, taken: 0, since: now }
     }
 
     /// Takes a token, if there is one.
-    pub(crate) fn take(&mut self, now: Time) -> bool {
+    pub fn take(&mut self, now: Time) -> bool {
         let is_left = !self.is_empty(now);
         self.taken += u32::from(is_left);
         is_left
     }
 
     /// Returns a token.
-    pub(crate) fn put_back(&mut self) {
+    pub fn put_back(&mut self) {
         self.taken = self.taken.saturating_sub(1);
     }
 
     /// The number of missing tokens.
-    pub(crate) fn missing(&mut self, now: Time) -> u32 {
+    pub fn missing(&mut self, now: Time) -> u32 {
         self.refill(now);
         self.taken
     }
 
     /// Whether the bucket is empty.
-    pub(crate) fn is_empty(&mut self, now: Time) -> bool {
+    pub fn is_empty(&mut self, now: Time) -> bool {
         self.refill(now);
         self.taken >= self.size
     }
 
     /// Whether the bucket is full: such a bucket need not be stored, as a new one is equal.
-    pub(crate) fn is_full(&mut self, now: Time) -> bool {
+    pub fn is_full(&mut self, now: Time) -> bool {
         self.refill(now);
         self.taken == 0
     }

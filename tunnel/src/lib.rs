@@ -4,7 +4,7 @@
 //! crate knows how keys are negotiated, but not how packets are sent and received.
 #![forbid(unsafe_code)]
 
-mod bucket;
+pub mod bucket;
 pub mod esp;
 pub mod ikev2;
 mod opening;

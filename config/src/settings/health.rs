@@ -168,7 +168,7 @@ impl Reader {
         if !tells && !receiver.syslog {
             // So that its lines can be committed one after the other.
             self.warn(format!(
-                "{path} says nowhere to send to, and hears nothing: set {path} webhook URL, mail to ADDRESS, exec PATH or syslog"
+                "{path} has no destination, so no alert is sent: set {path} webhook URL, mail to ADDRESS, exec PATH or syslog"
             ));
         }
         Some(receiver)
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn what_does_nothing_or_shows_a_secret_is_warned_of() {
         for (lines, said) in [
-            (&["alert a severity critical"][..], "says nowhere to send to"),
+            (&["alert a severity critical"][..], "has no destination"),
             (&["alert a syslog", "alert a token b"], "token has no effect"),
             (&["alert a webhook http://192.0.2.1/", "alert a token b"], "is sent in clear"),
         ] {

@@ -30,8 +30,8 @@ pub(super) async fn bottleneck(State(shown): State<Shown>) -> Json<Bottlenecks> 
     // A reading fails only when the daemon ends.
     let readings = before.ok().zip(after.ok());
     let mut bottlenecks = readings.map(|(before, after)| diagnose(&before, &after)).unwrap_or_default();
-    let paths: Vec<_> = shown.services().iter().flat_map(|service| service.paths()).collect();
-    name_black_holes(&mut bottlenecks, &paths);
+    let paths = shown.paths().unwrap_or_default();
+    name_black_holes(&mut bottlenecks, &paths.targets);
     Json(Bottlenecks { bottlenecks })
 }
 

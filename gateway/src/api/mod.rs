@@ -124,6 +124,11 @@ impl Shown {
         &self.history
     }
 
+    /// What is measured of the path of tunnels.
+    pub(crate) fn paths(&self) -> Option<Arc<crate::path::model::Paths>> {
+        self.services.iter().find_map(|service| service.paths())
+    }
+
     pub(crate) fn drops(&self) -> model::Drops {
         let mut drops = Vec::new();
         for interface in self.interfaces() {

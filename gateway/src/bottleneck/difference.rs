@@ -69,7 +69,7 @@ pub(super) fn lost<'a>(
     let of_interface = after.drops.iter().filter(|drop| drop.interface == interface);
     let each = of_interface.map(|now| {
         let then = before.drops.iter().find(|it| it.interface == interface && it.reason == now.reason);
-        // One that was not read before is not new.
+        // A reason that the first reading lacks counts as unchanged.
         (now, count(now).saturating_sub(then.map_or(count(now), count)) as f64 / seconds)
     });
     let mut lost: Vec<(&Drop, f64)> = each.filter(|(_, rate)| *rate > 0.0).collect();

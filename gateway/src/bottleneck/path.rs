@@ -1,4 +1,4 @@
-//! What the path of tunnels limits: counters do not show packets that are lost behind the gateway, but probes do.
+//! Limits in the path of tunnels: counters do not show packets that are lost behind the gateway, but probes do.
 
 use crate::api::model::{Bottleneck, Limit};
 use crate::path::model::{Mtu, Path};

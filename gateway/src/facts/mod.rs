@@ -89,14 +89,16 @@ async fn collect(shown: &Shown) -> Option<Snapshot> {
     for service in shown.services() {
         tunnels.extend(service.tunnels().await);
     }
-    path::attach(&mut tunnels, shown.services().iter().flat_map(|service| service.paths()).collect());
     let shown = shown.clone();
     let read = move || Snapshot { at: Instant::now(), facts: read(&shown, tunnels), json: OnceLock::new() };
     tokio::task::spawn_blocking(read).await.ok()
 }
 
 /// Reads the counters.
-fn read(shown: &Shown, tunnels: Vec<Tunnel>) -> Facts {
+fn read(shown: &Shown, mut tunnels: Vec<Tunnel>) -> Facts {
+    if let Some(paths) = shown.paths() {
+        path::attach(&mut tunnels, &paths);
+    }
     let status = shown.status();
     let api::Threads { threads, handoffs } = shown.threads();
     let now = Clock.now();

@@ -19,23 +19,22 @@ mod session;
 mod tests;
 mod thread;
 
-use model::Path;
+use crate::facts::model::Tunnel;
+use model::{Path, Paths};
 use std::collections::HashMap;
 
-use crate::facts::model::Tunnel;
-
 /// Gives each tunnel what is known of its path: that of the first target by name.
-pub(crate) fn attach(tunnels: &mut [Tunnel], paths: Vec<Path>) {
-    if paths.is_empty() {
+pub(crate) fn attach(tunnels: &mut [Tunnel], paths: &Paths) {
+    let mut by_tunnel: HashMap<(&str, &str), Vec<&Path>> = HashMap::new();
+    for path in &paths.targets {
+        by_tunnel.entry((&path.interface, &path.peer)).or_default().push(path);
+    }
+    if by_tunnel.is_empty() {
         return;
     }
-    let mut by_tunnel: HashMap<(String, String), Vec<Path>> = HashMap::new();
-    for path in paths {
-        by_tunnel.entry((path.interface.clone(), path.peer.clone())).or_default().push(path);
-    }
     for tunnel in tunnels {
-        let Some(paths) = by_tunnel.get(&(tunnel.interface.clone(), tunnel.peer.clone())) else { continue };
-        let is_it = |path: &&Path| path.tunnel.is_none() || path.tunnel == tunnel.tunnel;
-        tunnel.path = paths.iter().find(is_it).cloned().map(Box::new);
+        let Some(paths) = by_tunnel.get(&(&*tunnel.interface, &*tunnel.peer)) else { continue };
+        let first = paths.iter().find(|path| path.tunnel.is_none() || path.tunnel == tunnel.tunnel);
+        tunnel.path = first.map(|&path| Box::new(path.clone()));
     }
 }

@@ -47,7 +47,7 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Opens what these settings need, and keeps of `before` what is for the same.
+    /// Opens the sockets that these settings need, and keeps those of `before` that serve the same addresses.
     fn open(wanted: &PathMonitor, before: &Self) -> Result<Self, MonitorError> {
         let mut sockets = Self::default();
         for PathTarget { address, protocol, .. } in wanted.targets.values() {
@@ -172,7 +172,7 @@ impl Monitor {
         let (taken, is_taken) = oneshot::channel();
         let rate = wanted.reflector.as_ref().map_or(1, |reflector| reflector.rate);
         let orders = Orders { targets: wanted.targets.clone(), sockets: sockets.clone(), rate, taken };
-        // One that has panicked has said so.
+        // A panic was logged already.
         if self.running.as_ref().is_none_or(|(_, thread)| thread.is_finished()) {
             self.running = Some(start(&self.shown)?);
         }
@@ -181,7 +181,7 @@ impl Monitor {
             shared.wake.notify();
         }
         self.sockets = sockets;
-        // Its ports can be bound by others then.
+        // It has closed the sockets before, so their ports are free.
         let _ = tokio::time::timeout(PATIENCE, is_taken).await;
         Ok(())
     }

@@ -6,11 +6,13 @@
 //! An answer is as long as the probe. Two reflectors must not answer each other for ever, whatever ports they have. So what a
 //! reflector has sent is not answered, which its bytes tell; nor is a datagram from a port of a service, or from our own port.
 
+use super::thread::time;
 use packet::header::stamp;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+use tunnel::bucket::{Bucket, aggregate};
 
 /// Counters of sources, which several may share.
 const SOURCES: usize = 1024;
@@ -22,10 +24,7 @@ const SERVICES: std::ops::Range<u16> = 0..1024;
 
 /// What limits the answers.
 pub(super) struct Reflector {
-    rate: f64,
-    /// Answers that may be given at once.
-    tokens: f64,
-    filled: Duration,
+    total: Bucket,
     keys: RandomState,
     sources: Vec<u16>,
     second: u64,
@@ -57,9 +56,7 @@ pub(super) struct Arrival {
 impl Reflector {
     pub(super) fn new(rate: u32) -> Self {
         Self {
-            rate: f64::from(rate),
-            tokens: 1.0,
-            filled: Duration::ZERO,
+            total: bucket(rate),
             keys: RandomState::new(),
             sources: vec![0; SOURCES],
             second: 0,
@@ -68,7 +65,7 @@ impl Reflector {
     }
 
     pub(super) fn set_rate(&mut self, rate: u32) {
-        self.rate = f64::from(rate);
+        self.total = bucket(rate);
     }
 
     /// Makes the answer in the bytes of a datagram; whether there is one. `now` never goes back.
@@ -90,21 +87,21 @@ impl Reflector {
     }
 
     fn may_answer(&mut self, source: IpAddr, now: Duration) -> bool {
-        let passed = now.saturating_sub(self.filled).as_secs_f64();
-        self.filled = now;
-        self.tokens = (self.tokens + passed * self.rate).min((self.rate / 10.0).max(1.0));
         if self.second != now.as_secs() {
             self.second = now.as_secs();
             self.sources.fill(0);
         }
-        let place = self.keys.hash_one(source) as usize % SOURCES;
-        if self.tokens < 1.0 || self.sources[place] >= MOST_OF_SOURCE {
-            return false;
-        }
-        self.sources[place] += 1;
-        self.tokens -= 1.0;
-        true
+        let place = self.keys.hash_one(aggregate(source)) as usize % SOURCES;
+        let may = self.sources[place] < MOST_OF_SOURCE && self.total.take(time(now));
+        self.sources[place] += u16::from(may);
+        may
     }
+}
+
+/// So many answers a second, and a tenth of them at once.
+fn bucket(rate: u32) -> Bucket {
+    let interval = Duration::from_secs(1) / rate.max(1);
+    Bucket::new((rate / 10).max(1), interval, time(Duration::ZERO))
 }
 
 #[cfg(test)]

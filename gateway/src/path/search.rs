@@ -12,11 +12,11 @@
 use super::model::Mtu;
 use std::time::Duration;
 
-/// How long a result is taken for true (RFC 8899 section 5.1.1: the timers of confirmation and of raising, both).
-const TRUE_FOR: Duration = Duration::from_secs(60);
+/// Time until the MTU is probed again (RFC 8899 section 5.1.1: the timers of confirmation and of raising, both).
+const PROBED_AGAIN: Duration = Duration::from_secs(60);
 /// The least size that is tried: what every host must take (RFC 791), and every link (RFC 8200).
 const LEAST: [u32; 2] = [576, 1280];
-/// The chance that a size is taken for too large because its probes were lost like others.
+/// The accepted probability that random loss is taken for a limit of the MTU.
 const ERROR: f64 = 0.001;
 /// Above this loss nothing is concluded.
 const MOST_LOSS: f64 = 0.5;
@@ -136,14 +136,14 @@ impl Search {
         }
     }
 
-    /// A probe of this size was lost while small ones came through; `loss` is the part of those that did not.
+    /// A probe of this size was lost while small ones were answered; `loss` is the part of the small ones that is lost.
     pub(super) fn failed(&mut self, size: u32, loss: f64, now: Duration) {
         if self.wanted(now) != Some(size) {
             return;
         }
         self.lost += 1;
         if self.lost >= tries(loss, self.step) {
-            // Senders that obey the ICMP error lose their packets all the same.
+            // A size that the ICMP error allows was lost: the error is discarded.
             self.told = self.told.filter(|told| size > *told);
             self.is_too_large(size, now);
         }
@@ -187,7 +187,7 @@ impl Search {
         }
     }
 
-    /// What the loss of the largest size is.
+    /// Whether the limit was signalled by ICMP.
     fn without_top(&self) -> Mtu {
         if self.told.is_some() { Mtu::Told } else { Mtu::BlackHole }
     }
@@ -195,7 +195,7 @@ impl Search {
     fn finish(&mut self, found: Found, now: Duration) {
         self.result = Some(found);
         self.step = Step::Idle;
-        self.next = now + TRUE_FOR;
+        self.next = now + PROBED_AGAIN;
     }
 }
 
@@ -242,10 +242,10 @@ mod tests {
         search.set_top(1420);
         assert_eq!(run(&mut search, Duration::ZERO, 1500, false), 1);
         assert_eq!(search.found(), Some(found(Mtu::Fits, 1420)));
-        assert_eq!(run(&mut search, TRUE_FOR / 2, 1500, false), 0);
-        assert_eq!(run(&mut search, TRUE_FOR, 1500, false), 1);
+        assert_eq!(run(&mut search, PROBED_AGAIN / 2, 1500, false), 0);
+        assert_eq!(run(&mut search, PROBED_AGAIN, 1500, false), 1);
         search.set_top(1400);
-        assert_eq!((search.found(), run(&mut search, TRUE_FOR, 1500, false)), (None, 1));
+        assert_eq!((search.found(), run(&mut search, PROBED_AGAIN, 1500, false)), (None, 1));
     }
 
     #[test]
@@ -259,12 +259,12 @@ mod tests {
             assert!(probes <= 32, "{probes}");
             assert_eq!(search.found(), Some(found(Mtu::BlackHole, carries)), "{top}");
             assert_eq!(
-                run(&mut search, TRUE_FOR, carries, false),
+                run(&mut search, PROBED_AGAIN, carries, false),
                 4,
                 "three of the top, one of what was found"
             );
             assert_eq!(search.found(), Some(found(Mtu::BlackHole, carries)));
-            assert_eq!(run(&mut search, 2 * TRUE_FOR, top, false), 1);
+            assert_eq!(run(&mut search, 2 * PROBED_AGAIN, top, false), 1);
             assert_eq!(search.found(), Some(found(Mtu::Fits, top)));
         }
     }
@@ -287,7 +287,7 @@ mod tests {
         let probes = run(&mut search, Duration::ZERO, 1380, true);
         assert!(probes <= 8, "{probes}");
         assert_eq!(search.found(), Some(found(Mtu::Told, 1380)));
-        search.told(1420, 5000, TRUE_FOR);
+        search.told(1420, 5000, PROBED_AGAIN);
         assert_eq!(search.found(), Some(found(Mtu::Told, 1380)), "a size that is no smaller says nothing");
     }
 
@@ -296,7 +296,7 @@ mod tests {
         let mut search = Search::new(true);
         search.set_top(1420);
         for round in 0..3 {
-            let now = round * TRUE_FOR;
+            let now = round * PROBED_AGAIN;
             let mut probes = 0;
             while let Some(size) = search.wanted(now) {
                 match size {

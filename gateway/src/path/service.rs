@@ -1,6 +1,6 @@
 //! `service path-monitor`: which tunnels are probed, and where probes of others are answered.
 
-use super::model::{Path as Shown, Paths};
+use super::model::Paths;
 use super::monitor::{Monitor, Results, lock};
 use crate::host::wants::Wants;
 use crate::service::{Context, Phase, Planned, Policy, Refusal, Requirements, Service, Step, View, Work};
@@ -65,7 +65,7 @@ impl Service for PathService {
     fn undo<'a>(&'a mut self, _: &'a Step, _: Policy, _: &'a Context) -> Work<'a, Result<(), Refusal>> {
         Box::pin(async {
             let Some(planned) = self.planned.take().filter(|planned| planned.is_begun) else { return Ok(()) };
-            // Most sockets are still open. A port that another program took meanwhile is said, and measured paths carry no packets.
+            // If another program has taken a port meanwhile, that is only logged: probes carry no traffic of users.
             if let Err(error) = self.monitor.order(planned.before.as_ref()).await {
                 tracing::error!("{error}");
             }
@@ -104,8 +104,8 @@ impl View for PathView {
         Router::new().route("/v1/path", get(paths)).with_state(Arc::clone(&self.0))
     }
 
-    fn paths(&self) -> Vec<Shown> {
-        lock(&self.0).targets.clone()
+    fn paths(&self) -> Option<Arc<Paths>> {
+        Some(Arc::clone(&lock(&self.0)))
     }
 }
 

@@ -94,7 +94,7 @@ impl Session {
         if now < self.next {
             return None;
         }
-        // Time that was missed is not made up for: not by a second probe at once, either.
+        // After a delay one probe is sent, not those that were missed.
         let next = self.next + self.interval();
         self.next = if next > now { next } else { now + self.interval() };
         self.sequence = self.sequence.wrapping_add(1);
@@ -143,7 +143,7 @@ impl Session {
         let Waiting { probe, sent, .. } = self.waiting.remove(at);
         let Some(size) = probe.size else {
             let took = now.saturating_sub(sent);
-            // One that is wrong about itself must not make the path look fast.
+            // A hold time longer than the round trip is wrong: without it the path would look fast.
             self.note(Some(took.checked_sub(held).unwrap_or(took)));
             self.answered += 1;
             self.waiting.iter_mut().filter(|it| it.sent < sent).for_each(|it| it.is_followed = true);
@@ -155,14 +155,16 @@ impl Session {
         true
     }
 
-    /// An ICMP error said that a probe is too large, whose number it tells.
-    pub(super) fn too_large(&mut self, is_number: impl Fn(u32) -> bool, mtu: u32, now: Duration) {
-        let is_it = |it: &Waiting| it.probe.size.is_some() && is_number(it.probe.sequence);
-        let Some(at) = self.waiting.iter().position(is_it) else { return };
+    /// An ICMP error said that a probe is too large; whether it was one of these, which its number and its token tell, as far as it
+    /// quotes them.
+    pub(super) fn too_large(&mut self, is_it: impl Fn(u32, u64) -> bool, mtu: u32, now: Duration) -> bool {
+        let is_it = |it: &Waiting| it.probe.size.is_some() && is_it(it.probe.sequence, it.token);
+        let Some(at) = self.waiting.iter().position(is_it) else { return false };
         let size = self.waiting.remove(at).probe.size;
         if let Some((search, size)) = self.search.as_mut().zip(size) {
             search.told(size, mtu, now);
         }
+        true
     }
 
     /// Gives up probes that were not answered in time.
@@ -305,7 +307,7 @@ impl Session {
     }
 }
 
-/// Whether a probe has waited too long. A large one waits for what becomes of the small one after it.
+/// Whether a probe has waited too long. A large one counts as lost only after a later small one was answered.
 fn is_over(it: &Waiting, now: Duration, patience: Duration) -> bool {
     now >= it.sent + patience && (it.probe.size.is_none() || it.is_followed)
 }

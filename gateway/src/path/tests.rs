@@ -1,7 +1,7 @@
 //! Sessions by a clock that the tests set, and what tunnels get of them.
 
 use super::attach;
-use super::model::{Mtu, Path, State};
+use super::model::{Mtu, Path, Paths, State};
 use super::session::{Probe, Session};
 use crate::facts::model::Tunnel;
 use crate::ipsec;
@@ -171,8 +171,8 @@ fn what_an_icmp_error_tells_is_believed_of_our_large_probes_only() {
         link.session.sent(probe, 7, now);
         match probe.size {
             Some(size) if size > 1380 => {
-                link.session.too_large(|it| it == probe.sequence + 1, 1000, now);
-                link.session.too_large(|it| it == probe.sequence, 1380, now);
+                link.session.too_large(|it, _| it == probe.sequence + 1, 1000, now);
+                link.session.too_large(|it, _| it == probe.sequence, 1380, now);
                 told = true;
             }
             _ => assert!(link.session.answered(probe.sequence, 7, now + DELAY, Duration::ZERO)),
@@ -201,7 +201,7 @@ fn a_probe_that_is_late_is_not_followed_by_another_at_once() {
     let mut session = Session::new("b".to_owned(), target(), NonZeroU16::MIN, Duration::ZERO);
     let mut due = |milliseconds| session.due(Duration::from_millis(milliseconds)).is_some();
     assert!(due(0) && !due(999) && due(1400), "a little late");
-    assert!(!due(1999) && due(2000), "which changes nothing of those that follow");
+    assert!(!due(1999) && due(2000), "the next one is an interval later");
     assert!(due(9300) && !due(9300) && !due(10_299) && due(10_300), "late by several intervals");
     assert!(due(12_300) && !due(12_300), "late by exactly one");
 }
@@ -262,7 +262,8 @@ fn each_tunnel_has_the_path_of_its_first_target() {
     };
     let mut tunnels = [("ipsec0", "a", 1), ("ipsec0", "a", 2), ("ipsec1", "a", 1)]
         .map(|(interface, peer, it)| tunnel(interface, peer, it));
-    attach(&mut tunnels, vec![path("x", "a", Some(2)), path("y", "a", Some(2)), path("z", "b", Some(1))]);
+    let targets = vec![path("x", "a", Some(2)), path("y", "a", Some(2)), path("z", "b", Some(1))];
+    attach(&mut tunnels, &Paths { targets, ..Paths::default() });
     let names: Vec<_> = tunnels.iter().map(|it| it.path.as_ref().map(|path| &*path.target)).collect();
     assert_eq!(names, [None, Some("x"), None]);
 }

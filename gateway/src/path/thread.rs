@@ -22,13 +22,13 @@ use std::num::NonZeroU16;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tunnel::Time;
+use tunnel::timers::Timers;
 
 /// Datagrams of a socket that are read before others have their turn.
 const MOST_AT_ONCE: usize = 64;
 /// How often results are shown, and interfaces are looked up.
 const TICK: Duration = Duration::from_secs(1);
-/// The least time between two looks at all sessions.
-const LEAST_WAIT: Duration = Duration::from_millis(5);
 /// Headers of IPv4 and IPv6, and of UDP or ICMP echo.
 const IP_HEADERS: [u32; 2] = [20, 40];
 const UPPER_HEADER: u32 = 8;
@@ -52,8 +52,9 @@ pub(super) struct Thread {
     keys: RandomState,
     /// Tells our echo requests from those of other programs.
     identifier: u16,
-    /// When all sessions are looked at next, and when results are shown.
-    look: Duration,
+    /// When something is to be done for each session.
+    timers: Timers<usize>,
+    /// When results are shown next.
     tick: Duration,
     buffer: Vec<u8>,
 }
@@ -72,7 +73,7 @@ impl Thread {
             reflector: Reflector::new(1),
             identifier: keys.hash_one(0) as u16,
             keys,
-            look: Duration::ZERO,
+            timers: Timers::default(),
             tick: Duration::ZERO,
             buffer: vec![0; 1 << 16],
         }
@@ -90,10 +91,12 @@ impl Thread {
                 self.look_up_links();
                 self.show();
             }
-            if now >= self.look {
-                self.probe();
-            }
-            let limit = self.look.min(self.tick).saturating_sub(self.begun.elapsed());
+            self.probe();
+            let next = self
+                .timers
+                .first()
+                .map_or(self.tick, |at| Duration::from_nanos(at.nanoseconds()).min(self.tick));
+            let limit = next.saturating_sub(self.begun.elapsed());
             if let Err(error) = self.wait(limit) {
                 return tracing::error!("paths are measured no more: {error}");
             }
@@ -125,12 +128,14 @@ impl Thread {
             self.sessions.push(session);
         }
         self.by_address.clear();
+        self.timers.clear();
         for (number, session) in self.sessions.iter().enumerate() {
             self.by_address.entry(session.target.address).or_default().push(number);
+            self.timers.set(number, Some(time(session.next())));
         }
         self.sockets = sockets;
         self.reflector.set_rate(rate);
-        (self.look, self.tick) = (now, now + TICK);
+        self.tick = now + TICK;
         self.look_up_links();
         self.show();
         // The one who ordered may have gone.
@@ -169,16 +174,14 @@ impl Thread {
 
     /// Sends the probes that are due, and gives up those without an answer.
     fn probe(&mut self) {
-        let mut next = self.begun.elapsed() + TICK;
-        for number in 0..self.sessions.len() {
+        while let Some(number) = self.timers.take_due(time(self.begun.elapsed())) {
             let now = self.begun.elapsed();
             self.sessions[number].expire(now);
             if let Some(probe) = self.sessions[number].due(now) {
                 self.send(number, probe);
             }
-            next = next.min(self.sessions[number].next());
+            self.timers.set(number, Some(time(self.sessions[number].next())));
         }
-        self.look = next.max(self.begun.elapsed() + LEAST_WAIT);
     }
 
     fn send(&mut self, number: usize, probe: Probe) {
@@ -263,7 +266,7 @@ impl Thread {
                 _ => false,
             };
             if is_it && session.answered(sequence, token, now, held) {
-                return;
+                return self.timers.set(*number, Some(time(session.next())));
             }
         }
     }
@@ -278,19 +281,26 @@ impl Thread {
             let Some(sessions) = self.by_address.get(&refused.to) else { continue };
             for number in sessions {
                 let Some(session) = self.sessions.get_mut(*number) else { continue };
-                match (place, session.target.protocol) {
+                let is_found = match (place, session.target.protocol) {
                     (Place::Echo, PathProtocol::Icmp) => {
                         // Other programs send echo requests, too.
-                        let Ok((echo, _)) = Echo::quoted(socket.is_v4(), quoted) else { continue };
-                        if echo.identifier.get() == self.identifier {
-                            session.too_large(|it| it as u16 == echo.sequence.get(), mtu, now);
-                        }
+                        let Ok((echo, rest)) = Echo::quoted(socket.is_v4(), quoted) else { continue };
+                        let token = rest.first_chunk().map(|token| u64::from_be_bytes(*token));
+                        let is_it = |sequence: u32, sent: u64| {
+                            sequence as u16 == echo.sequence.get() && token.is_none_or(|it| it == sent)
+                        };
+                        echo.identifier.get() == self.identifier && session.too_large(is_it, mtu, now)
                     }
                     (Place::Sender, PathProtocol::Stamp(_)) => {
-                        let Some(&sequence) = quoted.first_chunk() else { continue };
-                        session.too_large(|it| it == u32::from_be_bytes(sequence), mtu, now);
+                        let Some((sequence, of_session)) = stamp::quoted(quoted) else { continue };
+                        of_session.is_none_or(|it| it == session.number.get())
+                            && session.too_large(|it, _| it == sequence, mtu, now)
                     }
-                    _ => {}
+                    _ => false,
+                };
+                if is_found {
+                    self.timers.set(*number, Some(time(session.next())));
+                    break;
                 }
             }
         }
@@ -311,7 +321,7 @@ impl Thread {
     }
 }
 
-/// Takes the results away once the thread has ended, however it did: nobody must take them for what is true now.
+/// Clears the results once the thread has ended, however it did: they are stale then.
 pub(super) struct Ending(pub(super) Arc<Shared>);
 
 impl Drop for Ending {
@@ -365,6 +375,11 @@ fn read_stamp(bytes: &[u8]) -> Option<(u32, u64, Duration)> {
     // Parts of 2^32 of a second.
     let held = Duration::from_nanos(((u128::from(held) * 1_000_000_000) >> 32) as u64);
     Some((reflected.sender_sequence.get(), reflected.sender_timestamp.get(), held))
+}
+
+/// A moment since the thread has begun, for timers.
+pub(super) fn time(since: Duration) -> Time {
+    Time::from_nanoseconds(since.as_nanos() as u64)
 }
 
 /// The time since 1970.

@@ -36,12 +36,12 @@ const BURSTS: Family = family("postern_worker_burst_packets", "Packets received,
 const STAGE_TIME: Family =
     family("postern_stage", "Time of a stage for the bursts that were timed: one in 64").seconds();
 const STAGE_PACKETS: Family = family("postern_stage_packets", "Packets of the bursts that were timed");
-const SEGMENTS: Family =
-    family("postern_tcp_sampled_segments", "TCP segments with data, of one burst a millisecond and known flows");
-const RESENT: Family = family(
-    "postern_tcp_sampled_resent_segments",
-    "Those among them that came again, or out of order",
+const SEGMENTS: Family = family(
+    "postern_tcp_sampled_segments",
+    "TCP segments with data, of one burst a millisecond and known flows",
 );
+const RESENT: Family =
+    family("postern_tcp_sampled_resent_segments", "Those among them that came again, or out of order");
 
 const THREAD_CPU: Family =
     family("postern_thread_cpu", "Processor time of the threads that carry packets, by name").seconds();

@@ -10,8 +10,6 @@ use super::Malformed;
 use zerocopy::byteorder::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The UDP port of reflectors (RFC 8762 section 4.1).
-pub const PORT: u16 = 862;
 /// Length of a packet without TLVs, of a sender or a reflector.
 pub const LENGTH: usize = 44;
 /// Where a sender's packet begins to be zero.
@@ -24,7 +22,7 @@ const EXTRA_PADDING: u8 = 1;
 /// Flags of a TLV (RFC 8972 section 4): not understood, and malformed.
 const UNRECOGNIZED: u8 = 0x80;
 const MALFORMED: u8 = 0x40;
-/// Not synchronized to UTC, NTP's format, 2^-10 s (RFC 4656 section 4.1.2): nobody here compares clocks of two machines.
+/// Not synchronized to UTC, NTP's format, 2^-10 s (RFC 4656 section 4.1.2): the delay of one direction is not computed, so the error of the clock does not matter.
 const ERROR_ESTIMATE: u16 = 0x1601;
 /// Seconds from 1900, where NTP's timestamps begin, to 1970.
 const NTP_EPOCH: u64 = 2_208_988_800;
@@ -41,6 +39,13 @@ pub struct Probe {
     /// The sender's session.
     pub session: U16,
     zero: [u8; 28],
+}
+
+/// The number and the session of a sender's packet that an ICMP error quotes; the session only if it quotes as much.
+pub fn quoted(bytes: &[u8]) -> Option<(u32, Option<u16>)> {
+    let sequence = u32::from_be_bytes(*bytes.first_chunk()?);
+    let session = bytes.get(14..).and_then(|rest| rest.first_chunk());
+    Some((sequence, session.map(|session| u16::from_be_bytes(*session))))
 }
 
 impl Probe {
@@ -169,6 +174,19 @@ pub fn ntp(since_1970: std::time::Duration) -> u64 {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn a_quoted_packet_tells_its_number_and_its_session() {
+        let mut bytes = Vec::new();
+        Probe::new(7, 1, 9).emit(0, &mut bytes);
+        assert_eq!(quoted(&bytes), Some((7, Some(9))));
+        assert_eq!(
+            quoted(&bytes[..15]),
+            Some((7, None)),
+            "RFC 792: eight bytes behind the IP header at least"
+        );
+        assert_eq!(quoted(&bytes[..3]), None);
+    }
 
     #[test]
     fn a_probe_is_reflected_as_rfc_8762_has_it() {
