@@ -51,25 +51,16 @@ pub struct Volume {
     renew: u64,
     /// The first byte that is not sent or received.
     end: u64,
-    /// The first packet that is not received; for sending, the sequence number is the limit.
+    /// The first packet that is not sent or received.
     end_packets: u64,
     used: AtomicU64,
     packets: AtomicU64,
-    /// Set when a request exceeded the limit: without it, small packets could still pass for long.
-    ended: AtomicBool,
 }
 
 impl Volume {
     /// Creates limits in bytes: for the renewal, and for the end.
     pub fn new(renew: u64, end: u64) -> Self {
-        Self {
-            renew,
-            end,
-            end_packets: u64::MAX,
-            used: AtomicU64::new(0),
-            packets: AtomicU64::new(0),
-            ended: AtomicBool::new(false),
-        }
+        Self { renew, end, end_packets: u64::MAX, used: AtomicU64::new(0), packets: AtomicU64::new(0) }
     }
 
     /// Adds a limit in packets.
@@ -88,22 +79,13 @@ impl Volume {
         self.packets.load(Ordering::Relaxed)
     }
 
-    /// Counts `bytes` of some packets, or refuses if that exceeds the limit.
+    /// Counts packets and their bytes, or refuses if that exceeds a limit. Then the key has ended: what is left of the limit counts as
+    /// used, or small packets could still pass for long.
     fn spend(&self, packets: usize, bytes: usize) -> Result<(), DropReason> {
-        let bytes = bytes as u64;
-        let spent = |used: u64| used.checked_add(bytes).filter(|&used| used <= self.end && !self.is_spent());
-        if self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent).is_err() {
-            self.ended.store(true, Ordering::Relaxed);
-            return Err(DropReason::KeyExpired);
-        }
-        self.packets.fetch_add(packets as u64, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Takes back what the same thread has counted.
-    fn give_back(&self, packets: usize, bytes: usize) {
-        self.used.fetch_sub(bytes as u64, Ordering::Relaxed);
-        self.packets.fetch_sub(packets as u64, Ordering::Relaxed);
+        take(&self.used, bytes as u64, self.end)
+            .and_then(|_| take(&self.packets, packets as u64, self.end_packets))
+            .map(|_| ())
+            .ok_or(DropReason::KeyExpired)
     }
 
     /// Whether the key is worn.
@@ -117,10 +99,20 @@ impl Volume {
     }
 
     fn is_spent(&self) -> bool {
-        self.ended.load(Ordering::Relaxed)
-            || self.used.load(Ordering::Relaxed) >= self.end
+        self.used.load(Ordering::Relaxed) >= self.end
             || self.packets.load(Ordering::Relaxed) >= self.end_packets
     }
+}
+
+/// Adds to a counter, and returns what it was before; `None` if that exceeds `end`, where the counter then stays.
+fn take(counter: &AtomicU64, count: u64, end: u64) -> Option<u64> {
+    // Not a plain addition: what is refused must not advance the counter towards an overflow.
+    let after = |used: u64| used.checked_add(count).filter(|&used| used <= end);
+    let taken = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after).ok();
+    if taken.is_none() {
+        counter.fetch_max(end, Ordering::Relaxed);
+    }
+    taken
 }
 
 /// An SA to send with.
@@ -134,10 +126,6 @@ pub struct OutboundSa {
     next: AtomicU64,
     has_one_user: AtomicBool,
     renewal_asked: AtomicBool,
-    /// Whether no other SA takes its place.
-    is_last: bool,
-    /// Set when such an SA had too few numbers for a burst: without it, small bursts could still pass for long.
-    has_run_out: AtomicBool,
 }
 
 impl OutboundSa {
@@ -145,18 +133,8 @@ impl OutboundSa {
     pub fn new(protection: impl Into<Protection>, receiver: u32, lifetime: Lifetime) -> Self {
         let protection = protection.into();
         let next = AtomicU64::new(protection.first_sequence());
-        let [has_one_user, renewal_asked, has_run_out] = [false; 3].map(AtomicBool::new);
-        Self {
-            protection,
-            receiver,
-            lifetime,
-            volume: None,
-            next,
-            has_one_user,
-            renewal_asked,
-            is_last: false,
-            has_run_out,
-        }
+        let [has_one_user, renewal_asked] = [false; 2].map(AtomicBool::new);
+        Self { protection, receiver, lifetime, volume: None, next, has_one_user, renewal_asked }
     }
 
     /// Sends packets from this sequence number on.
@@ -183,17 +161,10 @@ impl OutboundSa {
         Self { volume: Some(volume), ..self }
     }
 
-    /// Says that no other SA takes its place. It ends when a burst needs more numbers than are left.
-    #[must_use]
-    pub fn not_renewed(self) -> Self {
-        Self { is_last: true, ..self }
-    }
-
     /// Whether the SA may be used to send at `now`.
     pub fn is_usable(&self, now: Time) -> bool {
         now < self.lifetime.expires
             && self.next.load(Ordering::Relaxed) < self.lifetime.end_sequence
-            && !self.has_run_out.load(Ordering::Relaxed)
             && !self.volume.as_ref().is_some_and(Volume::is_spent)
     }
 
@@ -207,42 +178,23 @@ impl OutboundSa {
         self.volume.as_ref().map_or(Ok(()), |volume| volume.spend(packets, bytes))
     }
 
-    /// Gives back what was spent for packets that got no numbers then. For an SA that is renewed it stays spent: so it ends at last, and is
-    /// replaced.
-    pub fn give_back(&self, packets: usize, bytes: usize) {
-        if let Some(volume) = self.volume.as_ref().filter(|_| self.is_last) {
-            volume.give_back(packets, bytes);
-        }
-    }
-
-    /// Assigns `count` consecutive sequence numbers; no number is assigned twice.
+    /// Assigns `count` consecutive sequence numbers; no number is assigned twice. An SA without enough of them has ended: the few that are
+    /// left are not used, or small bursts would pass and large ones not.
     #[inline]
     pub fn assign(&self, count: usize, now: Time) -> Result<Range<u64>, DropReason> {
         if now >= self.lifetime.expires {
             return Err(DropReason::KeyExpired);
         }
-        if self.is_last && self.has_run_out.load(Ordering::Relaxed) {
-            return Err(DropReason::CounterExhausted);
-        }
-        // Not a plain addition: a refused burst must not advance the counter towards an overflow.
-        let count = count as u64;
-        let after = |next: u64| next.checked_add(count).filter(|&end| end <= self.lifetime.end_sequence);
-        let taken = if self.has_one_user.load(Ordering::Acquire) {
+        let (count, end) = (count as u64, self.lifetime.end_sequence);
+        let first = if self.has_one_user.load(Ordering::Acquire) {
             let next = self.next.load(Ordering::Relaxed);
-            after(next).map(|end| {
-                self.next.store(end, Ordering::Relaxed);
-                next
-            })
+            let after = next.checked_add(count).filter(|&after| after <= end);
+            self.next.store(after.unwrap_or(next.max(end)), Ordering::Relaxed);
+            after.map(|_| next)
         } else {
-            self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after).ok()
+            take(&self.next, count, end)
         };
-        let Some(first) = taken else {
-            if self.is_last {
-                self.has_run_out.store(true, Ordering::Relaxed);
-            }
-            return Err(DropReason::CounterExhausted);
-        };
-        Ok(first..first + count)
+        first.map(|first| first..first + count).ok_or(DropReason::CounterExhausted)
     }
 
     /// Whether a good part of its limits is used up.

@@ -5,8 +5,7 @@ use packet::header::arp;
 use packet::header::ethernet::{self, EthernetHeader};
 use packet::header::neighbour::{ALL_NODES, Kind, NeighbourMessage, multicast_link, solicited_node};
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use zerocopy::IntoBytes;
+use std::net::{IpAddr, Ipv4Addr};
 
 const BROADCAST: [u8; 6] = [0xff; 6];
 
@@ -43,7 +42,7 @@ impl Neighbour {
                 let destination = solicited_node(target);
                 let link = Some(self.mac);
                 let kind = Kind::Solicitation;
-                self.discovery(NeighbourMessage { kind, source, destination, target, link }, None)
+                self.discovery(NeighbourMessage { kind, source, destination, target, link })
             }
             _ => return None,
         })
@@ -58,7 +57,7 @@ impl Neighbour {
                 let link = Some(self.mac);
                 let message =
                     NeighbourMessage { kind, source: own, destination: ALL_NODES, target: own, link };
-                self.discovery(message, None)
+                self.discovery(message)
             }
         };
         self.first.iter().map(frame).collect()
@@ -79,14 +78,14 @@ impl Neighbour {
     }
 
     fn answer_arp(&mut self, payload: &[u8]) -> Option<Vec<u8>> {
-        let arp::Message { is_request, sender, target } = arp::Message::parse(payload)?;
-        if !self.own.contains(&target.1.into()) {
+        let message = arp::Message::parse(payload)?;
+        if !self.own.contains(&message.target.1.into()) {
             return None;
         }
-        if self.asked == Some(sender.1.into()) {
-            self.router = Some(sender.0);
+        if self.asked == Some(message.sender.1.into()) {
+            self.router = Some(message.sender.0);
         }
-        is_request.then(|| self.arp(false, target.1, (sender.0, sender.0, sender.1)))
+        message.answer(self.mac)
     }
 
     /// `from`: the hardware address that the frame came from.
@@ -98,31 +97,16 @@ impl Neighbour {
             }
             return None;
         }
-        if !self.own.contains(&message.target.into()) {
-            return None;
-        }
-        // Section 7.2.4: a prober without an address is answered at the group of all.
-        let is_solicited = !message.source.is_unspecified();
-        let destination = if is_solicited { message.source } else { ALL_NODES };
-        let kind = Kind::Advertisement { is_solicited, overrides: true };
-        let (source, target, link) = (message.target, message.target, Some(self.mac));
-        let to = is_solicited.then(|| message.link.unwrap_or(from));
-        Some(self.discovery(NeighbourMessage { kind, source, destination, target, link }, to))
+        self.own.contains(&message.target.into()).then(|| message.answer(from, self.mac))?
     }
 
     fn arp(&self, is_request: bool, own: Ipv4Addr, to: ([u8; 6], [u8; 6], Ipv4Addr)) -> Vec<u8> {
         arp::Message { is_request, sender: (self.mac, own), target: (to.1, to.2) }.frame(to.0)
     }
 
-    /// The frame of a message to a hardware address, or to that of its group.
-    fn discovery(&self, message: NeighbourMessage, to: Option<[u8; 6]>) -> Vec<u8> {
-        let group = |address: Ipv6Addr| multicast_link(address);
-        let ether = EthernetHeader {
-            destination: to.unwrap_or_else(|| group(message.destination)),
-            source: self.mac,
-            ether_type: ethernet::IPV6.into(),
-        };
-        [ether.as_bytes(), &message.packet()].concat()
+    /// The frame of a message to the hardware address of its group.
+    fn discovery(&self, message: NeighbourMessage) -> Vec<u8> {
+        message.frame(self.mac, multicast_link(message.destination))
     }
 }
 
@@ -141,23 +125,23 @@ mod tests {
         for (own, router) in PAIRS {
             let both = PAIRS.map(|pair| address(pair.0));
             let mut port = Neighbour::new([2; 6], &both, Some(address(router)));
-            let mut device = Neighbour::new([9; 6], &[address(router)], None);
+            let mut device = Neighbour::new([8; 6], &[address(router)], None);
             let request = port.request().expect("there is a router");
             assert!(request[0] & 1 == 1 && request.len() >= 60, "to a group: {request:?}");
             let answer = device.answer(&request).expect("it is asked");
-            assert_eq!((&answer[..6], &answer[6..12]), (&[2; 6][..], &[9; 6][..]));
-            assert_eq!((port.answer(&answer), port.router), (None, Some([9; 6])));
+            assert_eq!((&answer[..6], &answer[6..12]), (&[2; 6][..], &[8; 6][..]));
+            assert_eq!((port.answer(&answer), port.router), (None, Some([8; 6])));
             // The other way round, and for a second address of the port.
             for asked in [own, if own.contains(':') { "2001:2:0:7::2" } else { "198.18.7.2" }] {
                 let mut port = Neighbour::new([2; 6], &[address(own), address(asked)], None);
-                let mut device = Neighbour::new([9; 6], &[address(router)], Some(address(asked)));
+                let mut device = Neighbour::new([8; 6], &[address(router)], Some(address(asked)));
                 let request = device.request().expect("it asks");
                 let answer = port.answer(&request).expect("it is asked");
                 assert_eq!((device.answer(&answer), device.router), (None, Some([2; 6])), "{asked}");
                 for length in 0..request.len().min(42) {
                     assert_eq!(port.answer(&request[..length]), None, "{length} bytes");
                 }
-                let other = Neighbour::new([9; 6], &[address(router)], Some(address(router)));
+                let other = Neighbour::new([8; 6], &[address(router)], Some(address(router)));
                 assert_eq!(port.answer(&other.request().expect("it asks")), None, "another's address");
             }
         }

@@ -53,5 +53,5 @@ fn take(
     }
     let bytes = sa.protection.sealed(batch, packets, mtu);
     sa.spend(count, bytes)?;
-    sa.assign(count, now).inspect_err(|_| sa.give_back(count, bytes))
+    sa.assign(count, now)
 }

@@ -5,10 +5,10 @@ use super::frame::Address;
 use packet::header::arp::Message;
 use packet::header::ethernet::{ARP, EthernetHeader, IPV6};
 use packet::header::ip::{ICMPV6, Ipv6Header};
-use packet::header::neighbour::{ALL_NODES, Kind, NeighbourMessage, SOLICITATION, multicast_link};
+use packet::header::neighbour::{NeighbourMessage, SOLICITATION};
 use packet::{Batch, DropCounters, DropReason};
 use std::net::IpAddr;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::FromBytes as _;
 
 /// Room for answers to one burst: some 60 of them.
 const ROOM: usize = 16 * 1024;
@@ -68,36 +68,19 @@ fn answer(frame: &[u8], own: &[IpAddr], station: Address) -> Option<Vec<u8>> {
 }
 
 fn answer_arp(payload: &[u8], own: &[IpAddr], station: Address) -> Option<Vec<u8>> {
-    let Message { is_request, sender, target } = Message::parse(payload)?;
-    if !is_request || !own.contains(&target.1.into()) || sender.0[0] & 1 == 1 {
-        return None;
-    }
-    Some(Message { is_request: false, sender: (station, target.1), target: sender }.frame(sender.0))
+    let message = Message::parse(payload)?;
+    own.contains(&message.target.1.into()).then(|| message.answer(station))?
 }
 
 fn answer_solicitation(packet: &[u8], own: &[IpAddr], from: Address, station: Address) -> Option<Vec<u8>> {
     let message = NeighbourMessage::parse(packet).ok()?;
-    if message.kind != Kind::Solicitation || !own.contains(&message.target.into()) {
-        return None;
-    }
-    // Section 7.2.4: a prober without an address is answered at the group of all.
-    let is_solicited = !message.source.is_unspecified();
-    let destination = if is_solicited { message.source } else { ALL_NODES };
-    let link = if is_solicited { message.link.unwrap_or(from) } else { multicast_link(ALL_NODES) };
-    if is_solicited && link[0] & 1 == 1 {
-        return None;
-    }
-    let kind = Kind::Advertisement { is_solicited, overrides: true };
-    let (source, target) = (message.target, message.target);
-    let answer = NeighbourMessage { kind, source, destination, target, link: Some(station) };
-    let header = EthernetHeader { destination: link, source: station, ether_type: IPV6.into() };
-    Some([header.as_bytes(), &answer.packet()].concat())
+    own.contains(&message.target.into()).then(|| message.answer(from, station))?
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use packet::header::neighbour::solicited_node;
+    use packet::header::neighbour::{ALL_NODES, Kind, multicast_link, solicited_node};
     use std::net::Ipv6Addr;
 
     const STATION: Address = [2, 0, 0, 0, 0, 1];
@@ -116,9 +99,7 @@ mod tests {
         let destination = solicited_node(target);
         let link = (!source.is_unspecified()).then_some(ASKER);
         let message = NeighbourMessage { kind: Kind::Solicitation, source, destination, target, link };
-        let ether_type = IPV6.into();
-        let header = EthernetHeader { destination: multicast_link(destination), source: ASKER, ether_type };
-        [header.as_bytes(), &message.packet()].concat()
+        message.frame(ASKER, multicast_link(destination))
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::model;
 use super::tables::{Numbers, SecgwTables};
 use crate::clock::Clock;
-use config::secgw::settings::{Direction, Limits};
+use config::secgw::settings::Limits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub struct Ends {
     /// Of what it sends or receives itself.
     bytes: Option<u64>,
     packets: Option<u64>,
-    /// Its first number.
+    /// Its first sequence number.
     first: u64,
     /// What was said of it: that it ends soon, or has ended.
     said: Arc<AtomicU8>,
@@ -55,32 +55,28 @@ impl Ends {
     }
 
     /// The same for the SA itself: it also ends when its sequence numbers do (RFC 4303 section 3.3.3).
-    pub fn lifetime(&self, direction: Direction, is_extended: bool) -> Lifetime {
-        let last = if is_extended { u64::MAX } else { 1 << 32 };
-        // Numbers that were lost on the way are no packets: what is received is counted.
-        let packets = self.packets.filter(|_| direction == Direction::Outbound);
-        let end_sequence = packets.map_or(last, |packets| last.min(self.first.saturating_add(packets)));
+    pub fn lifetime(&self, is_extended: bool) -> Lifetime {
+        let end_sequence = if is_extended { u64::MAX } else { 1 << 32 };
         let expires = self.expires.unwrap_or(Time::from_nanoseconds(u64::MAX));
         Lifetime { renew: None, renew_sequence: u64::MAX, expires, end_sequence }
     }
 
-    /// The counters of the SA, if it has a limit. Sequence numbers bound what is sent, and this what is received.
-    pub fn volume(&self, direction: Direction) -> Option<Volume> {
-        let volume = Volume::new(u64::MAX, self.bytes.unwrap_or(u64::MAX));
-        let packets = self.packets.filter(|_| direction == Direction::Inbound).unwrap_or(u64::MAX);
-        self.limits.is_any().then(|| volume.with_packets(packets))
+    /// The counters of the SA, if it has a limit.
+    pub fn volume(&self) -> Option<Volume> {
+        let [bytes, packets] = [self.bytes, self.packets].map(|limit| limit.unwrap_or(u64::MAX));
+        self.limits.is_any().then(|| Volume::new(u64::MAX, bytes).with_packets(packets))
     }
 
-    /// Packets and bytes that the SA has carried, as far as they are counted. What it refused is no packet.
+    /// Packets and bytes that the SA has carried, as far as they are counted. Of an SA that has ended by a limit, the limit.
     pub(super) fn spent(&self, numbers: &Numbers) -> (u64, u64) {
-        let (packets, bytes) = numbers.volume().map_or((0, 0), |it| (it.packets(), it.bytes()));
-        match numbers {
-            Numbers::Outbound(sa) => (sa.next().saturating_sub(self.first), bytes),
-            Numbers::Inbound(_) => (packets, bytes),
+        match (numbers.volume(), numbers) {
+            (Some(volume), _) => (volume.packets(), volume.bytes()),
+            (None, Numbers::Outbound(sa)) => (sa.next().saturating_sub(self.first), 0),
+            (None, Numbers::Inbound(_)) => (0, 0),
         }
     }
 
-    /// What is left, if there is a limit. An SA that has ended may have some left: less than its last burst needed.
+    /// What is left, if there is a limit.
     pub(super) fn left(&self, numbers: &Numbers, now: Time) -> Option<model::SaLifetime> {
         if !self.limits.is_any() {
             return None;
@@ -107,8 +103,8 @@ impl Ends {
 pub(super) fn news(tables: &SecgwTables) -> Vec<String> {
     let now = Clock.monotonic();
     let of = |sa: &super::tables::Installed| {
-        let left = sa.ends.left(&sa.numbers, now)?;
-        let (stage, text) = match (left.has_ended, sa.ends.is_near(&left)) {
+        let is_near = sa.ends.left(&sa.numbers, now).is_some_and(|left| sa.ends.is_near(&left));
+        let (stage, text) = match (!sa.numbers.is_usable(now), is_near) {
             (true, _) => (2, "has reached the end of its lifetime: its packets are dropped"),
             (false, true) => (1, "reaches the end of its lifetime soon"),
             (false, false) => return None,
@@ -128,25 +124,20 @@ pub(super) fn news(tables: &SecgwTables) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const OUT: Direction = Direction::Outbound;
-
     #[test]
     fn what_was_used_of_a_key_before_counts() {
         let (now, second) = (Time::from_nanoseconds(1_000_000_000_000), Duration::from_secs(1));
         let limits = Limits { seconds: 10, bytes: 1000, packets: 5 };
+        let left = |ends: &Ends| (ends.lifetime(false).expires, ends.bytes, ends.packets);
         let fresh = Ends::new(limits, Spent::default(), 1, now);
-        let Lifetime { expires, end_sequence, .. } = fresh.lifetime(OUT, false);
-        assert_eq!((expires, end_sequence), (now + 10 * second, 6));
-        assert_eq!(fresh.lifetime(Direction::Inbound, false).end_sequence, 1 << 32);
+        assert_eq!(left(&fresh), (now + 10 * second, Some(1000), Some(5)));
         let spent = Spent { since: Some(now), bytes: 400, packets: 2 };
         let again = Ends::new(limits, spent, 3, now + second);
-        let Lifetime { expires, end_sequence, .. } = again.lifetime(OUT, false);
-        assert_eq!((expires, end_sequence, again.bytes), (now + 10 * second, 6, Some(600)));
+        assert_eq!(left(&again), (now + 10 * second, Some(600), Some(3)));
         let over = Ends::new(limits, Spent { since: None, bytes: 2000, packets: 9 }, 10, now);
-        assert_eq!((over.lifetime(OUT, false).end_sequence, over.bytes), (10, Some(0)));
+        assert_eq!((over.bytes, over.packets), (Some(0), Some(0)));
         let none = Ends::new(Limits::default(), spent, 7, now);
-        assert_eq!(none.lifetime(OUT, false).end_sequence, 1 << 32);
-        assert!(none.volume(Direction::Inbound).is_none());
-        assert_eq!(none.lifetime(OUT, true).end_sequence, u64::MAX);
+        assert!(none.volume().is_none());
+        assert_eq!([false, true].map(|it| none.lifetime(it).end_sequence), [1 << 32, u64::MAX]);
     }
 }

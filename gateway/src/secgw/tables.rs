@@ -377,14 +377,14 @@ fn beginning(
     let (first, is_extended) = modes::numbers(settings, plan);
     let first = first.max(used);
     let ends = Ends::new(settings.limits, spent, first, Clock.monotonic());
-    let lifetime = ends.lifetime(settings.direction, is_extended);
+    let lifetime = ends.lifetime(is_extended);
     let keys = keys(settings, transform, is_extended, engine)?;
-    let volume = ends.volume(settings.direction);
+    let volume = ends.volume();
     let numbers = match settings.direction {
         Direction::Outbound => {
             let sa = OutboundSa::new(keys, settings.spi, lifetime).starting_at(first);
             Numbers::Outbound(Arc::new(match volume {
-                Some(volume) => sa.with_volume(volume).not_renewed(),
+                Some(volume) => sa.with_volume(volume),
                 None => sa,
             }))
         }

@@ -49,9 +49,8 @@ const CUT_BYTES: usize = 256 * 1024;
 const LOOKS: u32 = 10_000;
 /// How long it then sleeps: less than a ring of 2,048 frames holds of 10 Mpps.
 const NAP: Duration = Duration::from_micros(50);
-/// How often counters of drivers are noted, and after how many bursts that is considered.
+/// How often counters of drivers are noted: it costs a call for each port.
 const NOTE: Duration = Duration::from_secs(1);
-const BURSTS: u32 = 4096;
 /// How long a port that reports an error is not waited for.
 const REST: Duration = Duration::from_millis(100);
 /// A bump in the wire does not clamp the MSS: with this as the MTU inside, the stage `fit` does not.
@@ -91,9 +90,10 @@ pub struct Worker {
     answers: Answers,
     /// Looks at ports that must be polled since there was a frame.
     looks: u32,
-    /// When counters of drivers were noted last, and the bursts since it was asked whether that is long ago.
+    /// When the last burst came.
+    now: Time,
+    /// When counters of drivers were noted last.
     noted: Time,
-    bursts: u32,
 }
 
 impl Worker {
@@ -161,8 +161,8 @@ impl Worker {
             errors: IcmpErrors::default(),
             answers: Answers::default(),
             looks: 0,
+            now: Time::from_nanoseconds(0),
             noted: Time::from_nanoseconds(0),
-            bursts: 0,
         }
     }
 
@@ -225,10 +225,7 @@ impl Worker {
             }
             if any {
                 self.looks = 0;
-                self.bursts += 1;
-                if self.bursts == BURSTS {
-                    self.note_drivers(self.clock.monotonic());
-                }
+                self.note_drivers(NOTE);
             } else if self.looks < LOOKS && self.polls() {
                 self.looks += 1;
                 std::hint::spin_loop();
@@ -238,18 +235,16 @@ impl Worker {
                 self.wait(&wake)?;
             }
         }
-        self.noted = Time::from_nanoseconds(0);
-        self.note_drivers(self.clock.monotonic());
+        self.note_drivers(Duration::ZERO);
         Ok(())
     }
 
-    /// Notes what drivers count, once in a while: it costs a call for each port.
-    fn note_drivers(&mut self, now: Time) {
-        self.bursts = 0;
-        if now - self.noted < NOTE {
+    /// Notes what drivers count, if the last time was at least so long ago.
+    fn note_drivers(&mut self, pause: Duration) {
+        if self.now - self.noted < pause {
             return;
         }
-        self.noted = now;
+        self.noted = self.now;
         for (port, counters) in self.ports.iter_mut().zip(&self.counters.ports) {
             let mut all = port.transmit.counters();
             for queue in &mut port.queues {
@@ -302,6 +297,7 @@ impl Worker {
         }
         frame::strip(batch, port.station, drops);
         let now = self.clock.monotonic();
+        self.now = now;
         let side = if port.is_protected { Side::Protected } else { Side::Unprotected };
         if let Some(reassembly) = &mut self.reassembly {
             reassembly.gather(batch, side, now, drops);
@@ -447,7 +443,8 @@ impl Worker {
     /// Waits for frames. A port that is down is asked again after a rest; the others are not held up by it.
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
         let now = self.clock.monotonic();
-        self.note_drivers(now);
+        self.now = now;
+        self.note_drivers(NOTE);
         let received = self.ports.iter().enumerate().filter(|(_, port)| port.is_received);
         let queues: Vec<((usize, usize), &Queue)> = received
             .flat_map(|(place, port)| (0..).zip(&port.queues).map(move |(at, queue)| ((place, at), queue)))

@@ -84,16 +84,18 @@ pub fn waits_for_a_key(mut bed: Bed) {
     assert_eq!(received_hosts(&bed), (2..130).chain([200]).collect::<Vec<u8>>());
 }
 
-/// A key with five sequence numbers left sends none of six packets, and all of five.
+/// A key with five sequence numbers sends three packets, none of six behind them, and nothing after that.
 pub fn ends_after_five_packets(mut bed: Bed) {
+    push(&bed, &vec![v4(1, 100, 0); 3]);
+    bed.carry();
+    assert_eq!((bed.received().len(), bed.dropped()), (3, vec![]));
     push(&bed, &vec![v4(1, 100, 0); 3]);
     push(&bed, &vec![v4(1, 100, 0); 3]);
     // Two trains to the same peer are one SA batch: refused together, since no number may be given twice.
     bed.carry();
-    assert_eq!((bed.received().len(), bed.dropped()), (0, vec![(DropReason::CounterExhausted, 6)]));
-    push(&bed, &vec![v4(1, 100, 0); 5]);
+    push(&bed, &[v4(1, 100, 0)]);
     bed.carry();
-    assert_eq!(bed.received().len(), 5);
+    assert_eq!((bed.received().len(), bed.dropped()), (0, vec![(DropReason::CounterExhausted, 7)]));
     assert!(bed.datapath_events.try_iter().any(|event| event == DataPathEvent::Renewal(bed.peer.id)));
 }
 

@@ -33,6 +33,14 @@ impl Message {
         Some(Self { is_request: operation == REQUEST, sender, target })
     }
 
+    /// The frame that answers a request for an address of `station`. A reply gets no answer, and neither does a request that claims to come from
+    /// a group: the answer would flood it.
+    pub fn answer(&self, station: [u8; 6]) -> Option<Vec<u8>> {
+        let asker = self.sender.0;
+        let answer = Self { is_request: false, sender: (station, self.target.1), target: self.sender };
+        (self.is_request && asker[0] & 1 == 0).then(|| answer.frame(asker))
+    }
+
     /// The frame to a hardware address.
     pub fn frame(&self, destination: [u8; 6]) -> Vec<u8> {
         let ether = EthernetHeader { destination, source: self.sender.0, ether_type: ethernet::ARP.into() };

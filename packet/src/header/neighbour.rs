@@ -1,6 +1,7 @@
 //! Neighbour discovery (RFC 4861): the two messages by which a station finds the hardware address of an IPv6 address.
 
 use super::Malformed;
+use super::ethernet::{self, EthernetHeader};
 use super::ip::{ICMPV6, IpPacket, Ipv6Header};
 use crate::checksum::Sum;
 use std::net::Ipv6Addr;
@@ -83,6 +84,28 @@ impl NeighbourMessage {
             Kind::Advertisement { is_solicited, .. } => destination.is_multicast() && is_solicited,
         };
         if is_refused { Err(Malformed) } else { Ok(Self { kind, source, destination, target, link }) }
+    }
+
+    /// The frame that answers a solicitation for an address of `station`; `from` sent its frame. An advertisement gets no answer, and neither
+    /// does a solicitation that names a group as its sender: the answer would flood it.
+    pub fn answer(&self, from: [u8; 6], station: [u8; 6]) -> Option<Vec<u8>> {
+        // Section 7.2.4: a prober without an address is answered at the group of all.
+        let is_solicited = !self.source.is_unspecified();
+        let destination = if is_solicited { self.source } else { ALL_NODES };
+        let link = if is_solicited { self.link.unwrap_or(from) } else { multicast_link(ALL_NODES) };
+        if self.kind != Kind::Solicitation || (is_solicited && link[0] & 1 == 1) {
+            return None;
+        }
+        let kind = Kind::Advertisement { is_solicited, overrides: true };
+        let answer =
+            Self { kind, source: self.target, destination, target: self.target, link: Some(station) };
+        Some(answer.frame(station, link))
+    }
+
+    /// The frame from one hardware address to another.
+    pub fn frame(&self, source: [u8; 6], destination: [u8; 6]) -> Vec<u8> {
+        let ether = EthernetHeader { destination, source, ether_type: ethernet::IPV6.into() };
+        [ether.as_bytes(), &self.packet()].concat()
     }
 
     /// The IP packet.

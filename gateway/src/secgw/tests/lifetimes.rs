@@ -1,7 +1,9 @@
 //! SAs of the file that end.
 
+use super::super::tables::Numbers;
 use super::*;
 use crate::clock::tests::later;
+use config::secgw::settings::Direction;
 use packet::DropReason::{CounterExhausted, KeyExpired};
 
 fn with(words: &str) -> String {
@@ -33,7 +35,7 @@ fn after_its_packets_an_sa_carries_nothing_and_nothing_leaves_in_clear() {
     let [_, last] = scene.carry(0, &[inner()]);
     assert_eq!(last.len(), 1);
     assert_eq!(scene.carry(0, &[inner(), inner()]), NOTHING);
-    assert_eq!(scene.dropped(), [(CounterExhausted, 2)]);
+    assert_eq!(scene.dropped(), [(KeyExpired, 2)]);
     let news = scene.statistics.news();
     assert!(news.len() == 1 && news[0].contains("sa out 5, line 6, has reached the end"), "{news:?}");
     assert!(news[0].contains("fix: write a new key") && scene.statistics.news().is_empty(), "once");
@@ -54,7 +56,7 @@ fn after_its_packets_an_sa_carries_nothing_and_nothing_leaves_in_clear() {
         scene
             .statistics
             .to_string()
-            .contains("sa out 5 aes-128-gcm: 3 packets, 294 bytes; 2 counter-exhausted; ended"),
+            .contains("sa out 5 aes-128-gcm: 3 packets, 294 bytes; 2 key-expired; ended"),
         "{}",
         scene.statistics
     );
@@ -101,10 +103,9 @@ fn an_sa_ends_with_the_first_burst_that_its_packets_are_too_few_for() {
         assert_eq!(scene.carry(0, &burst), NOTHING);
     }
     assert_eq!(scene.carry(0, &[inner()]), NOTHING, "what was refused once is the end");
-    assert_eq!(scene.dropped(), [(CounterExhausted, 25)]);
+    assert_eq!(scene.dropped(), [(KeyExpired, 25)]);
     let after = left(&scene);
-    assert_eq!((after.has_ended, after.text()), (true, "ended".into()));
-    assert_eq!(after.bytes, before.bytes, "what is refused is not used up");
+    assert_eq!((after.packets, after.has_ended, after.text()), (Some(0), true, "ended".into()));
     let news = scene.statistics.news();
     assert!(news.len() == 1 && news[0].contains("sa out 5, line 6, has reached the end"), "{news:?}");
 }
@@ -123,5 +124,47 @@ fn a_reload_gives_a_key_no_further_life() {
     assert!(reload(&scene, &with("life-packets 3")).is_ok_and(|changes| !changes.is_empty()));
     assert_eq!(scene.carry(0, &[inner()])[1].len(), 1);
     assert_eq!(scene.carry(0, &[inner()]), NOTHING);
-    assert_eq!(scene.dropped(), [(CounterExhausted, 1)]);
+    assert_eq!(scene.dropped(), [(KeyExpired, 1)]);
+}
+
+/// Some packets are left of an SA that ended because its last burst was longer.
+#[test]
+fn an_sa_that_has_ended_does_not_live_again_when_its_line_comes_again() {
+    for words in ["life-packets 20", "life-bytes 2000", "lifetime 3600"] {
+        let file = with(words);
+        let mut scene = Scene::new(&file);
+        let burst = vec![inner(); 8];
+        let passed = scene.carry(0, &burst)[1].len();
+        assert_eq!(passed, 8, "{words}");
+        later(3600, || {
+            while !scene.carry(0, &burst)[1].is_empty() {}
+            let without: String = file
+                .lines()
+                .filter(|line| !line.starts_with("sa out 5"))
+                .map(|line| format!("{line}\n"))
+                .collect();
+            reload(&scene, &without).expect("a line less");
+            reload(&scene, &file).expect("and again");
+            assert_eq!(scene.carry(0, &[inner()]), NOTHING, "{words}");
+        });
+    }
+}
+
+/// Without a limit an SA ends too: when it has no sequence numbers any more.
+#[test]
+fn an_sa_without_a_limit_that_has_no_numbers_left_is_said_to_have_ended() {
+    let mut scene = Scene::new(&file());
+    let sa = {
+        let tables = scene.worker.tables();
+        let sa = tables.sas.iter().find(|sa| sa.direction == Direction::Outbound && sa.spi == 5);
+        let Numbers::Outbound(sa) = &sa.expect("it is there").numbers else { unreachable!() };
+        Arc::clone(sa)
+    };
+    let now = crate::clock::Clock.monotonic();
+    sa.assign((1 << 32) - 3, now).expect("there are as many");
+    assert_eq!(scene.carry(0, &[inner()])[1].len(), 1);
+    assert_eq!(scene.carry(0, &[inner(), inner()]), NOTHING);
+    assert_eq!(scene.dropped(), [(CounterExhausted, 2)]);
+    let news = scene.statistics.news();
+    assert!(news.len() == 1 && news[0].contains("sa out 5, line 6, has reached the end"), "{news:?}");
 }
