@@ -160,6 +160,7 @@ fn latency(rows: &[Row<'_>]) -> String {
                     short(it.typical),
                     short(it.worst),
                     short(it.variation),
+                    it.ipdv.map(short).join(", "),
                     short(floor.map_or(f64::NAN, |it| it.median)),
                     percent(it.loss),
                 ]
@@ -174,7 +175,8 @@ fn latency(rows: &[Row<'_>]) -> String {
         "tagged mean",
         "typical",
         "worst 99.9%",
-        "variation",
+        "PDV",
+        "IPDV least, median, most",
         "floor median",
         "lost",
     ];

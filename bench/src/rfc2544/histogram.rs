@@ -27,6 +27,41 @@ impl Default for Histogram {
     }
 }
 
+/// Differences of nanoseconds: two histograms, as a value has no sign.
+#[derive(Clone, Default)]
+pub struct Differences {
+    rises: Histogram,
+    falls: Histogram,
+}
+
+impl Differences {
+    /// Counts the difference from one value to the next.
+    #[inline]
+    pub fn note(&mut self, from: u64, to: u64) {
+        if to >= from { self.rises.note(to - from) } else { self.falls.note(from - to) }
+    }
+
+    /// Adds the differences of another.
+    pub fn add(&mut self, other: &Self) {
+        self.rises.add(&other.rises);
+        self.falls.add(&other.falls);
+    }
+
+    /// The least, the median and the greatest; none without a difference.
+    pub fn least_median_most(&self) -> Option<[f64; 3]> {
+        let (falls, rises) = (self.falls.count(), self.rises.count());
+        let rank = (falls + rises).div_ceil(2);
+        let median = match falls {
+            _ if falls + rises == 0 => return None,
+            falls if rank <= falls => -self.falls.quantile((falls - rank + 1) as f64 / falls as f64),
+            falls => self.rises.quantile((rank - falls) as f64 / rises as f64),
+        };
+        let least = if falls > 0 { -(self.falls.most() as f64) } else { self.rises.least() as f64 };
+        let most = if rises > 0 { self.rises.most() as f64 } else { -(self.falls.least() as f64) };
+        Some([least, median, most])
+    }
+}
+
 /// The bucket of a value.
 fn bucket(value: u64) -> usize {
     let power = u64::from(value.max(PARTS).ilog2() - PARTS.ilog2());
@@ -119,6 +154,19 @@ mod tests {
         assert_eq!((histogram.least(), histogram.most(), histogram.count()), (17, 1_700_000, 100_000));
         assert!((histogram.mean() / (17.0 * 50_000.5) - 1.0).abs() < 1e-9);
         assert!((histogram.quantile(1.0) / 1_700_000.0 - 1.0).abs() < 0.016);
+    }
+
+    #[test]
+    fn differences_have_a_sign() {
+        let of = |values: &[u64]| {
+            let mut differences = Differences::default();
+            values.windows(2).for_each(|pair| differences.note(pair[0], pair[1]));
+            differences.least_median_most()
+        };
+        assert_eq!(of(&[5]), None);
+        assert_eq!(of(&[50, 40, 20, 17]), Some([-20.0, -10.0, -3.0]));
+        assert_eq!(of(&[1, 2, 4, 7]), Some([1.0, 2.0, 3.0]));
+        assert_eq!(of(&[50, 40, 60, 60, 90, 40]), Some([-50.0, 0.0, 30.0]));
     }
 
     #[test]

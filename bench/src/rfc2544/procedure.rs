@@ -59,6 +59,8 @@ pub struct Latency {
     pub worst_range: [f64; 2],
     /// RFC 8219: packet delay variation, the 99.9th percentile of all frames less the least delay.
     pub variation: f64,
+    /// RFC 8219 section 7.3.2: inter-packet delay variation: the least, the median of the trials' medians, and the greatest.
+    pub ipdv: [f64; 3],
     /// The share of frames lost.
     pub loss: f64,
 }
@@ -175,6 +177,7 @@ impl<C: Clock> Procedure<'_, C> {
         let trials = if share < 1.0 { 1 } else { self.plan.latency_trials };
         let (mut tagged, mut typical, mut worst) = (Vec::new(), Vec::new(), Vec::new());
         let (mut variation, mut lost, mut sent) = (Vec::new(), 0, 0);
+        let mut ipdv = Vec::new();
         for _ in 0..trials {
             let seconds = self.plan.latency_seconds;
             let trial = self.trial_of(Purpose::Latency, rate, seconds, None, Some(500))?;
@@ -185,6 +188,7 @@ impl<C: Clock> Procedure<'_, C> {
             typical.push(median(&samples));
             worst.extend(samples.get(rank.saturating_sub(1)));
             variation.extend(trial.delays.map(|delays| delays.p999 - delays.least));
+            ipdv.extend(trial.ipdv);
             lost += trial.counts.sent.saturating_sub(trial.counts.received);
             sent += trial.counts.sent;
         }
@@ -198,6 +202,11 @@ impl<C: Clock> Procedure<'_, C> {
             typical_range: range(typical),
             worst_range: range(worst),
             variation: median(&variation),
+            ipdv: [
+                ipdv.iter().map(|it| it[0]).fold(f64::NAN, f64::min),
+                median(&ipdv.iter().map(|it| it[1]).collect::<Vec<_>>()),
+                ipdv.iter().map(|it| it[2]).fold(f64::NAN, f64::max),
+            ],
             loss: lost as f64 / sent.max(1) as f64,
         })
     }
@@ -360,6 +369,10 @@ mod tests {
         assert_eq!(trials[0].samples.len(), 500, "RFC 8219 section 7.2 wants 500 tagged frames");
         assert!((90.0..93.0).contains(&often.typical) && (390.0..393.0).contains(&often.worst), "{often:?}");
         assert!((299.0..304.0).contains(&often.variation), "{often:?}");
+        // A spike is a rise of 300 us and a fall; most frames follow one of their kind.
+        let [least, typical, most] = often.ipdv;
+        assert!((-304.0..-296.0).contains(&least) && (296.0..304.0).contains(&most), "{often:?}");
+        assert!(typical.abs() < 3.0, "{often:?}");
         assert_eq!(
             [often.typical_range, often.worst_range],
             [[often.typical; 2], [often.worst; 2]],

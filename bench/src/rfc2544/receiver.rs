@@ -1,7 +1,7 @@
 //! What arrives in one direction of a trial: loss, duplicates, reordering and corruption, each counted apart, and by stream.
 
 use super::frame::{Seen, Tag};
-use super::histogram::Histogram;
+use super::histogram::{Differences, Histogram};
 use super::streams::stream_of;
 use serde::Serialize;
 use std::ops::Range;
@@ -117,6 +117,10 @@ pub struct Receiver {
     pub counts: Counts,
     /// The delays of all frames.
     pub delays: Histogram,
+    /// The differences between the delays of two frames that were sent one behind the other, and arrived so.
+    pub delay_changes: Differences,
+    /// The frame that arrived last, and its delay.
+    last: Option<(u64, u64)>,
     sampling: Option<Sampling>,
     /// The delays of the sampled frames.
     pub samples: Vec<u64>,
@@ -132,6 +136,8 @@ impl Receiver {
             by_stream: vec![StreamCounts::default(); streams],
             counts: Counts::default(),
             delays: Histogram::default(),
+            delay_changes: Differences::default(),
+            last: None,
             samples: Vec::with_capacity(sampling.map_or(0, |it| it.count)),
             sampling,
         }
@@ -201,6 +207,11 @@ impl Receiver {
         *next = (*next).max(tag.sequence + 1);
         let delay = now.saturating_sub(tag.time);
         self.delays.note(delay);
+        if let Some((sequence, before)) = self.last.replace((tag.sequence, delay))
+            && sequence + 1 == tag.sequence
+        {
+            self.delay_changes.note(before, delay);
+        }
         if let Some(sampling) = self.sampling
             && self.samples.len() < sampling.count
             && tag.sequence >= sampling.first
@@ -246,6 +257,17 @@ mod tests {
         assert_eq!((receiver.counts, counts.lost()), (counts, 2));
         assert!((counts.loss() - 0.3).abs() < 1e-9, "a corrupted frame did not arrive whole");
         assert_eq!((receiver.delays.count(), receiver.delays.most()), (7, 50));
+    }
+
+    #[test]
+    fn delays_are_compared_of_frames_that_follow_each_other() {
+        let mut receiver = Receiver::new(7, 1, 4, None);
+        receiver.left(0..5);
+        // 0 and 1, and 3 and 4; 2 is lost.
+        for (sequence, now) in [(0, 150), (1, 140), (3, 900), (4, 907)] {
+            receiver.note(ours(sequence), now);
+        }
+        assert_eq!(receiver.delay_changes.least_median_most(), Some([-10.0, -10.0, 7.0]));
     }
 
     #[test]

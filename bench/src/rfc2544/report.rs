@@ -189,6 +189,7 @@ pub mod tests {
             streams: Vec::new(),
             late_share: 0.01,
             delays: None,
+            ipdv: None,
             samples: Vec::new(),
             disturbance: Disturbance { steal_ms, ..Disturbance::default() },
             ports: std::collections::BTreeMap::new(),
@@ -220,6 +221,7 @@ pub mod tests {
                 typical_range: [18.0, 25.0],
                 worst_range: [90.0; 2],
                 variation: 70.0,
+                ipdv: [-40.0, 0.1, 60.0],
                 loss: 0.0,
             }],
             loss: [(1.0, 0.5), (0.9, 0.4), (0.8, 0.0), (0.7, 0.0)]

@@ -3,7 +3,7 @@
 use super::direction::{Direction, Note};
 use super::end::End;
 use super::frame::Path;
-use super::histogram::Histogram;
+use super::histogram::{Differences, Histogram};
 use super::host::{Disturbance, Host};
 use super::neighbour::Neighbour;
 use super::outer::ROOM;
@@ -295,11 +295,13 @@ impl<C: Clock> Tester<C> {
 
     fn summary(&self, load: &Load, disturbance: Disturbance, ports: Counters) -> Trial {
         let (mut counts, mut delays, mut samples) = (Counts::default(), Histogram::default(), Vec::new());
+        let mut changes = Differences::default();
         let streams: Vec<_> = self.directions.iter().map(|it| it.receiver.by_stream.clone()).collect();
         let (mut late, mut offered) = (0, f64::INFINITY);
         for direction in &self.directions {
             counts = counts.and(direction.receiver.counts);
             delays.add(&direction.receiver.delays);
+            changes.add(&direction.receiver.delay_changes);
             samples.extend(&direction.receiver.samples);
             late += direction.late;
             offered = offered.min(direction.offered(load));
@@ -317,6 +319,7 @@ impl<C: Clock> Tester<C> {
             streams,
             late_share: late as f64 / counts.sent.max(1) as f64,
             delays: Delays::of(&delays),
+            ipdv: changes.least_median_most().map(|it| it.map(|change| change / 1e3)),
             samples,
             disturbance,
             ports,

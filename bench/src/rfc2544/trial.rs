@@ -131,6 +131,8 @@ pub struct Trial {
     pub late_share: f64,
     /// The delays of all frames.
     pub delays: Option<Delays>,
+    /// RFC 8219 section 7.3.2: the delay of a frame less that of the frame before it, in microseconds: the least, the median and the greatest.
+    pub ipdv: Option<[f64; 3]>,
     /// The delays of the sampled frames, in nanoseconds.
     #[serde(skip)]
     pub samples: Vec<u64>,
