@@ -184,15 +184,15 @@ fn the_protocol_of_document_002_runs_through_two_encryptors_and_through_one() {
     assert_eq!(entries[0]["fixed"].as_array().map(Vec::len), Some(2), "the document's rates: {report:#}");
 }
 
-/// The queues of an interface by generic AF_XDP.
-fn queues(interface: &str) -> (Vec<XdpReceive>, Vec<XdpTransmit>) {
-    let options = XdpOptions { modes: &[Mode::Generic], ..XdpOptions::default() };
+/// The queues of an interface by generic AF_XDP, each with a memory of its own, or all with one.
+fn queues(interface: &str, shares_memory: bool) -> (Vec<XdpReceive>, Vec<XdpTransmit>) {
+    let options = XdpOptions { modes: &[Mode::Generic], shares_memory, ..XdpOptions::default() };
     xdp::open(interface, options).expect("it can be opened").into_iter().unzip()
 }
 
 /// Forwards frames between `d0` and `d1`, by each of their two queues in turn; the frames that left by the second queues.
 fn alternate(stop: &AtomicBool, is_ready: &AtomicBool) -> [u64; 2] {
-    let ((from_first, to_first), (from_second, to_second)) = (queues("d0"), queues("d1"));
+    let ((from_first, to_first), (from_second, to_second)) = (queues("d0", false), queues("d1", true));
     let mut ways = [(from_first, to_second), (from_second, to_first)];
     let (mut batch, drops, mut second) = (Batch::new(256 * 1024), DropCounters::default(), [0; 2]);
     let mut turns = [0; 2];

@@ -153,7 +153,7 @@ fn two_lcores_with_two_queues_carry_many_flows_without_loss_and_no_number_twice(
     let path = folder.path().join("both.cfg");
     let all = "(0,0,0),(0,1,1),(1,0,1),(1,1,0)";
     let devices = [
-        ["net_af_xdp0,iface=p0,queue_count=2", "net_af_xdp1,iface=u0"],
+        ["net_af_xdp0,iface=p0,queue_count=2,shared_umem=1", "net_af_xdp1,iface=u0"],
         ["net_tap0,iface=dtap0", "net_af_packet0,iface=u0,qpairs=2"],
     ];
     let shown = carries(&mut lab, &path, devices, [all, all]);

@@ -86,6 +86,8 @@ pub struct PortPlan {
     pub own: Vec<IpAddr>,
     /// Whether the kernel takes received frames some at a time.
     pub defers_napi: bool,
+    /// Whether its queues of AF_XDP share one memory.
+    pub shares_memory: bool,
     /// The files of a port of `net_pcap`.
     pub files: Files,
     /// Its queues, with the lcores that receive from them.
@@ -286,7 +288,8 @@ fn ports(
                     // What was captured went to any station.
                     is_promiscuous: application.promiscuous || device.driver == Driver::Pcap,
                     own: own(number, application),
-                    defers_napi: device.arguments.iter().any(|word| *word == defers()),
+                    defers_napi: has(&device, "defer_napi"),
+                    shares_memory: has(&device, "shared_umem"),
                     files,
                     queues,
                     neighbour,
@@ -298,9 +301,9 @@ fn ports(
     ports
 }
 
-/// The word by which the kernel takes received frames some at a time. Not of DPDK.
-fn defers() -> (String, String) {
-    ("defer_napi".to_owned(), "1".to_owned())
+/// Whether a word that is 0 or 1 is 1.
+fn has(device: &Device, word: &str) -> bool {
+    device.arguments.iter().any(|(key, value)| key == word && value == "1")
 }
 
 /// The addresses of `--address` for a port.
@@ -383,6 +386,7 @@ fn interface(device: &Device) -> Result<String, (String, &'static str)> {
             "defer_napi" => {
                 matches!(driver, Driver::AfXdp | Driver::AfPacket) && matches!(value.as_str(), "0" | "1")
             }
+            "shared_umem" => *driver == Driver::AfXdp && matches!(value.as_str(), "0" | "1"),
             name => name == "iface" || OF_THE_KERNEL.contains(&name) || lcores::is_word(name, *driver),
         };
         if !is_served {

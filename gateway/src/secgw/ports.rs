@@ -242,7 +242,8 @@ fn open_xdp(plan: &PortPlan, workers: usize) -> Result<Halves, PortError> {
     let frame = plan.frame().max(usual.frame);
     // Without addresses of its own, the kernel answers ARP and neighbour discovery.
     let take = if plan.own.is_empty() { Take::Ip } else { Take::All };
-    let options = XdpOptions { take, first_queue: first, most_queues, frame, ..usual };
+    let shares_memory = plan.shares_memory;
+    let options = XdpOptions { take, first_queue: first, most_queues, frame, shares_memory, ..usual };
     let link = |error| PortError::Link(number, error);
     let opened = xdp::open(name, options).map_err(link)?;
     let channels = Channels::of(name);

@@ -5,8 +5,8 @@
 //! transmit: batch → free chunk → transmit ring → kernel → completion ring → free chunk
 //! ```
 //!
-//! One socket for each queue of the interface, with memory of its own. Its two halves share the socket only: each has its own half of the
-//! memory and two rings. Frames are copied between batch and memory, and by the kernel (XDP_COPY); frames in place would need a
+//! One socket for each queue of the interface, with memory (UMEM) of its own, or a part of one memory for all queues
+//! (`XDP_SHARED_UMEM`). Its two halves share the socket only: each has its own chunks and two rings. Frames are copied between batch and memory, and by the kernel (XDP_COPY); frames in place would need a
 //! network card that can (XDP_ZEROCOPY).
 
 mod deferral;
@@ -17,18 +17,20 @@ mod umem;
 pub use deferral::{Deferral, put_back_deferrals};
 pub use program::{Mode, QUEUES, Take};
 
-use crate::link::{Link, LinkError, make_promiscuous, packet_socket, set_option};
+use crate::link::{Channels, Link, LinkError, make_promiscuous, packet_socket, set_option};
 use crate::{Receive, Transmit, Wake};
 use packet::{Batch, DropCounters, DropReason};
 use program::Program;
 use ring::{Consumer, Producer};
 use rustix::io::Errno;
 use rustix::net::xdp::{
-    SocketAddrXdp, SocketAddrXdpFlags, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING, XDP_UMEM_PGOFF_COMPLETION_RING,
-    XDP_UMEM_PGOFF_FILL_RING, XdpDesc, XdpDescOptions, XdpUmemReg, XdpUmemRegFlags,
+    SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWithSharedUmem, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING,
+    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpDesc, XdpDescOptions, XdpUmemReg,
+    XdpUmemRegFlags,
 };
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, send, socket_with, sockopt};
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,6 +38,8 @@ use umem::Umem;
 
 /// Frames in each ring, and chunks of each half.
 const RING: u32 = 2048;
+/// Chunks of a queue: the first are those of its receiving half.
+const CHUNKS: u32 = 2 * RING;
 /// `XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17: frames sent by one call.
 const MAX_TX_SKB_BUDGET: libc::c_int = 9;
 /// A queue whose socket was just closed is busy for some tens of milliseconds: its release is deferred.
@@ -60,6 +64,8 @@ pub struct XdpOptions {
     pub most_queues: u32,
     /// The longest frame, up to [`LONGEST`].
     pub frame: usize,
+    /// Whether the queues share one memory.
+    pub shares_memory: bool,
 }
 
 impl Default for XdpOptions {
@@ -71,6 +77,7 @@ impl Default for XdpOptions {
             first_queue: 0,
             most_queues: QUEUES,
             frame: umem::USUAL,
+            shares_memory: false,
         }
     }
 }
@@ -85,7 +92,7 @@ struct Shared {
 /// One socket with its memory.
 struct Socket {
     fd: OwnedFd,
-    umem: Umem,
+    umem: Arc<Umem>,
     shared: Arc<Shared>,
 }
 
@@ -127,9 +134,11 @@ pub fn open(name: &str, options: XdpOptions) -> Result<Vec<(XdpReceive, XdpTrans
     let promiscuous = packet_socket().map_err(denied("packet socket"))?;
     make_promiscuous(promiscuous.as_fd(), link.index).map_err(denied("promiscuous mode"))?;
     let shared = Arc::new(Shared { program, _promiscuous: promiscuous });
+    let wanted = options.first_queue..options.first_queue.saturating_add(options.most_queues).min(QUEUES);
+    let mut memory = Memory::new(name, &wanted, &options).map_err(denied("memory of frames"))?;
     let mut queues = Vec::new();
-    for queue in options.first_queue..options.first_queue.saturating_add(options.most_queues).min(QUEUES) {
-        match open_queue(&link, queue, &options, &shared) {
+    for queue in wanted {
+        match open_queue(&link, queue, &options, &shared, &mut memory) {
             Ok(halves) => queues.push(halves),
             // The kernel says so of a queue that there is not.
             Err(Errno::INVAL) if queue > 0 => break,
@@ -139,21 +148,64 @@ pub fn open(name: &str, options: XdpOptions) -> Result<Vec<(XdpReceive, XdpTrans
     Ok(queues)
 }
 
+/// The memory of the queues that are still to be opened.
+enum Memory {
+    /// Each has one of its own, for frames of so many bytes.
+    Own(usize),
+    /// All have parts of one. The socket that has registered it is that of the first of them.
+    Shared { umem: Arc<Umem>, first: Option<Arc<Socket>>, taken: u32 },
+}
+
+impl Memory {
+    fn new(name: &str, wanted: &Range<u32>, options: &XdpOptions) -> Result<Self, Errno> {
+        if !options.shares_memory {
+            return Ok(Self::Own(options.frame));
+        }
+        // A driver that does not tell has one: others have no part of the memory.
+        let there = Channels::of(name).map_or(1, |channels| channels.receiving().max(channels.sending()));
+        let queues = there.min(wanted.end).saturating_sub(wanted.start).max(1);
+        let umem = Arc::new(Umem::new((queues * CHUNKS) as usize, options.frame)?);
+        Ok(Self::Shared { umem, first: None, taken: 0 })
+    }
+
+    /// The memory of the next queue, the number of its first chunk, and the socket that has registered it with the kernel, if one has.
+    fn take(&mut self) -> Result<(Arc<Umem>, u32, Option<Arc<Socket>>), Errno> {
+        match self {
+            Self::Own(frame) => Ok((Arc::new(Umem::new(CHUNKS as usize, *frame)?), 0, None)),
+            Self::Shared { umem, first, taken } => {
+                let chunk = *taken * CHUNKS;
+                *taken += 1;
+                // What the kernel says of a queue that there is not.
+                let has_room = ((chunk + CHUNKS) as usize) <= umem.chunks();
+                has_room.then(|| (Arc::clone(umem), chunk, first.clone())).ok_or(Errno::INVAL)
+            }
+        }
+    }
+
+    /// Notes a queue that was opened.
+    fn opened(&mut self, socket: &Arc<Socket>) {
+        if let Self::Shared { first, .. } = self {
+            first.get_or_insert_with(|| Arc::clone(socket));
+        }
+    }
+}
+
 fn open_queue(
     link: &Link,
     queue: u32,
     options: &XdpOptions,
     shared: &Arc<Shared>,
+    memory: &mut Memory,
 ) -> Result<(XdpReceive, XdpTransmit), Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)?;
-    let umem = Umem::new(2 * RING as usize, options.frame)?;
-    let (addr, len) = umem.place();
-    let (chunk_size, flags) = (umem.chunk() as u32, XdpUmemRegFlags::empty());
-    sockopt::set_xdp_umem_reg(
-        &fd,
-        XdpUmemReg { addr, len, chunk_size, headroom: 0, flags, tx_metadata_len: 0 },
-    )?;
+    let (umem, first, registered) = memory.take()?;
+    if registered.is_none() {
+        let (addr, len) = umem.place();
+        let (chunk_size, flags) = (umem.chunk() as u32, XdpUmemRegFlags::empty());
+        let region = XdpUmemReg { addr, len, chunk_size, headroom: 0, flags, tx_metadata_len: 0 };
+        sockopt::set_xdp_umem_reg(&fd, region)?;
+    }
     sockopt::set_xdp_umem_fill_ring_size(&fd, RING)?;
     sockopt::set_xdp_umem_completion_ring_size(&fd, RING)?;
     sockopt::set_xdp_rx_ring_size(&fd, RING)?;
@@ -167,13 +219,28 @@ fn open_queue(
     let completed = Consumer::map(fd.as_fd(), XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, RING)?;
     let bytes = umem.chunk() as u64;
     let chunk = |index: u32| u64::from(index) * bytes;
-    for index in 0..RING {
+    for index in first..first + RING {
         fill.put(chunk(index));
     }
     fill.submit();
-    bind_when_free(&fd, &SocketAddrXdp::new(SocketAddrXdpFlags::XDP_COPY, link.index, queue))?;
+    match &registered {
+        None => {
+            let address = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_COPY, link.index, queue);
+            bind_when_free(|| bind(&fd, &address))?;
+        }
+        // The kernel copies for all that share, or for none.
+        Some(other) => {
+            let flags = SocketAddrXdpFlags::XDP_SHARED_UMEM;
+            let address = SocketAddrXdpWithSharedUmem {
+                addr: SocketAddrXdp::new(flags, link.index, queue),
+                shared_umem_fd: other.fd.as_fd(),
+            };
+            bind_when_free(|| bind(&fd, &address))?;
+        }
+    }
     shared.program.serve(queue, fd.as_fd())?;
     let socket = Arc::new(Socket { fd, umem, shared: Arc::clone(shared) });
+    memory.opened(&socket);
     let receive = XdpReceive {
         frames,
         fill,
@@ -181,14 +248,14 @@ fn open_queue(
         completed: 0,
         socket: Arc::clone(&socket),
     };
-    let free = (RING..2 * RING).map(chunk).collect();
+    let free = (first + RING..first + CHUNKS).map(chunk).collect();
     Ok((receive, XdpTransmit { frames: outgoing, completed, free, refusal: None, socket }))
 }
 
-fn bind_when_free(fd: &OwnedFd, address: &SocketAddrXdp) -> Result<(), Errno> {
+fn bind_when_free(bind: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     let begun = Instant::now();
     loop {
-        match bind(fd, address) {
+        match bind() {
             Err(Errno::BUSY) if begun.elapsed() < BUSY => std::thread::sleep(Duration::from_millis(10)),
             outcome => return outcome,
         }

@@ -1,4 +1,4 @@
-//! The memory of frames that an AF_XDP socket shares with the kernel, in chunks of one frame each.
+//! The memory of frames (UMEM) that AF_XDP sockets share with the kernel, in chunks of one frame each.
 
 #![expect(unsafe_code, reason = "the kernel reads and writes the same memory")]
 
@@ -15,7 +15,7 @@ const HEADROOM: usize = 256;
 pub(super) const USUAL: usize = CHUNK - HEADROOM;
 pub(super) const LONGEST: usize = LARGEST_CHUNK - HEADROOM;
 
-/// The memory. The chunks of the lower half are those of the receiving half of the port, the others of the sending half.
+/// The memory. Each half of each queue has chunks of its own.
 pub(super) struct Umem {
     start: NonNull<u8>,
     chunks: usize,
@@ -41,6 +41,11 @@ impl Umem {
     /// Its address and its length.
     pub(super) fn place(&self) -> (u64, u64) {
         (self.start.as_ptr() as u64, self.length() as u64)
+    }
+
+    /// How many chunks it has.
+    pub(super) fn chunks(&self) -> usize {
+        self.chunks
     }
 
     /// Bytes of a chunk.

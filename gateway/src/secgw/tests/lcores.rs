@@ -74,6 +74,13 @@ fn each_queue_has_the_lcore_that_the_words_give_it() {
     assert_eq!(queues(&packet), (vec![3, 7], vec![vec![1, 0], vec![0, 1]], 4));
     let only_sends = LCORES.replace("(0,0,7),(0,1,3),", "");
     assert_eq!(queues(&only_sends), (vec![3, 7], vec![vec![], vec![0, 1]], 0));
+    let shared = plan(&file(), &xdp.replace("start_queue=4", "shared_umem=1")).expect("it is served");
+    assert_eq!([0, 1].map(|port: usize| shared.ports[port].shares_memory), [true, false]);
+    for wrong in [xdp.replace("start_queue=4", "shared_umem=2"), packet.replace("qpairs=2", "shared_umem=1")]
+    {
+        let refused = plan(&file(), &wrong).map(drop).expect_err("it is not served");
+        assert!(refused.iter().any(|it| it.text.contains("shared_umem=")), "{refused:?}");
+    }
     let few = xdp.replace("queue_count=2", "queue_count=1");
     let refused = plan(&file(), &few).map(drop).expect_err("it has one queue");
     assert_eq!(refused[0].fix, "write queue_count=2");
