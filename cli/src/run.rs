@@ -17,7 +17,7 @@ use gateway::health::Connection as AlertConnection;
 use gateway::host::occupied;
 use gateway::https::Connection as HttpsConnection;
 use gateway::machine::Connection;
-use gateway::secgw::Opener;
+use gateway::secgw::{Opener, dpdk};
 use gateway::snmp::Connection as SnmpConnection;
 use sd_notify::NotifyState;
 use std::io;
@@ -138,6 +138,9 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
         Some(state) => Some(archiver::start(state, &arguments.api, &arguments.copies, user.as_ref())?),
         None => None,
     };
+    if let Err(error) = start_dpdk(&read.settings, user.clone()) {
+        tracing::error!("interfaces secgw: ports with driver dpdk stay closed: {error}");
+    }
     let opener = opener(user.clone())?;
     privilege::drop_unneeded(Needs {
         raw_sockets: true,
@@ -161,13 +164,21 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
     outcome
 }
 
+/// DPDK, whose thread keeps the rights to open its ports.
+fn start_dpdk(settings: &Settings, user: Option<User>) -> Result<(), dpdk::DpdkError> {
+    dpdk::start_configured(settings, move || take_user(user.as_ref(), "DPDK"))
+}
+
+/// The calling thread becomes a user, if there is one to become.
+fn take_user(user: Option<&User>, thread: &str) {
+    if let Some(Err(error)) = user.map(service_user::become_user) {
+        tracing::warn!("the thread of {thread}: {error}");
+    }
+}
+
 /// Who opens Ethernet ports: the daemon does not keep the rights to, and a commit may bring the first ones.
 fn opener(user: Option<User>) -> io::Result<Opener> {
-    Opener::start(move || {
-        if let Some(Err(error)) = user.as_ref().map(service_user::become_user) {
-            tracing::warn!("the thread that opens ports: {error}");
-        }
-    })
+    Opener::start(move || take_user(user.as_ref(), "the opener of ports"))
 }
 
 /// What a configuration has, in numbers.

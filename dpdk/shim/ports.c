@@ -65,9 +65,18 @@ PUBLIC void postern_leave_thread(void)
 	rte_thread_unregister();
 }
 
-PUBLIC int32_t postern_add_device(const char *name, const char *arguments)
+PUBLIC int32_t postern_add_device(const char *bus, const char *name, const char *arguments)
 {
-	return rte_eal_hotplug_add("vdev", name, arguments);
+	uint16_t port;
+	int outcome = rte_eal_hotplug_add(bus, name, arguments);
+
+	/* A port that was closed is gone, and its device is still there, which is no failure: it has to come anew. */
+	if (outcome == 0 && rte_eth_dev_get_port_by_name(name, &port) != 0) {
+		outcome = rte_eal_hotplug_remove(bus, name);
+		if (outcome == 0)
+			outcome = rte_eal_hotplug_add(bus, name, arguments);
+	}
+	return outcome;
 }
 
 PUBLIC int32_t postern_next_port(uint16_t from)

@@ -11,7 +11,7 @@
 #define PUBLIC __attribute__((visibility("default")))
 
 /* Counts changes of this file: a program refuses another number. */
-#define POSTERN_INTERFACE 1
+#define POSTERN_INTERFACE 2
 
 /* The most frames of a call, and the most jobs. */
 #define POSTERN_FRAMES 32u
@@ -109,7 +109,8 @@ void postern_identify(struct postern_identity *identity);
 int32_t postern_start(int32_t count, char **words);
 int32_t postern_enter_thread(void);
 void postern_leave_thread(void);
-int32_t postern_add_device(const char *name, const char *arguments);
+/* A device of frames. `bus` is vdev, or pci. */
+int32_t postern_add_device(const char *bus, const char *name, const char *arguments);
 
 /* Ports of frames. `postern_next_port` returns the first one from a number on. */
 int32_t postern_next_port(uint16_t from);

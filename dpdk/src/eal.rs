@@ -61,6 +61,11 @@ pub enum DeviceError {
         /// How many are wanted.
         wanted: u16,
     },
+    /// It is open with other arguments.
+    #[error(
+        "{0} has a port with other arguments\n  fix: close that first, or give the device another number"
+    )]
+    Changed(String),
     /// A call of DPDK fails.
     #[error("{name}: {error}; DPDK's own messages are above")]
     Refused {
@@ -78,6 +83,8 @@ type Task = Box<dyn FnOnce() + Send>;
 pub struct Eal {
     pub(crate) library: &'static Library,
     tasks: Mutex<Sender<Task>>,
+    /// The devices that were added, with their arguments.
+    added: Mutex<BTreeMap<String, String>>,
     /// Ports and crypto devices that are open.
     pub(crate) open_ports: Mutex<BTreeSet<u16>>,
     pub(crate) open_devices: Mutex<BTreeMap<u8, Arc<Device>>>,
@@ -129,6 +136,7 @@ impl Eal {
         Ok(RUNNING.get_or_init(|| Self {
             library,
             tasks: Mutex::new(tasks),
+            added: Mutex::default(),
             open_ports: Mutex::default(),
             open_devices: Mutex::default(),
             retired_keys: Mutex::default(),
@@ -140,19 +148,28 @@ impl Eal {
         self.library.version()
     }
 
-    /// Adds a virtual device, as `--vdev NAME,ARGUMENTS` does.
+    /// Adds a device for frames, unless it has a port: a virtual one, as `--vdev NAME,ARGUMENTS` does, or a network card by its place on the
+    /// PCI bus.
     ///
     /// # Errors
-    /// DPDK refuses it.
+    /// DPDK refuses it, or its port was made with other arguments and is open.
     pub fn add_device(&'static self, name: &str, arguments: &str) -> Result<(), DeviceError> {
+        let mut added = lock(&self.added);
+        if self.ports().iter().any(|port| port.name == name) {
+            let is_same = added.get(name).is_none_or(|before| before == arguments);
+            return if is_same { Ok(()) } else { Err(DeviceError::Changed(name.to_owned())) };
+        }
         let refused = |error| DeviceError::Refused { name: name.to_owned(), error };
+        let bus = if name.contains(':') { c"pci" } else { c"vdev" };
         let word = |text: &str| CString::new(text).map_err(|error| refused(error.into()));
-        let (name_word, arguments) = (word(name)?, word(arguments)?);
+        let (name_word, words) = (word(name)?, word(arguments)?);
         let outcome = self.call(move || {
-            // SAFETY: EAL runs, and both are zero-terminated.
-            unsafe { (self.library.functions.add_device)(name_word.as_ptr(), arguments.as_ptr()) }
+            // SAFETY: EAL runs, and all are zero-terminated.
+            unsafe { (self.library.functions.add_device)(bus.as_ptr(), name_word.as_ptr(), words.as_ptr()) }
         });
-        checked(outcome).map(drop).map_err(refused)
+        checked(outcome).map_err(refused)?;
+        added.insert(name.to_owned(), arguments.to_owned());
+        Ok(())
     }
 
     /// What the thread of EAL returns from a function.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// The file.
 const NAME: &str = "libpostern_dpdk.so";
 /// `POSTERN_INTERFACE` of shim.h: a library with another number has other functions.
-const INTERFACE: u32 = 1;
+const INTERFACE: u32 = 2;
 /// Where `make install` and packages put it.
 const FOLDERS: [&str; 2] = ["/usr/local/lib/postern", "/usr/lib/postern"];
 
@@ -149,7 +149,7 @@ functions! {
     start: fn(i32, *mut *mut c_char) -> i32;
     enter_thread: fn() -> i32;
     leave_thread: fn();
-    add_device: fn(*const c_char, *const c_char) -> i32;
+    add_device: fn(*const c_char, *const c_char, *const c_char) -> i32;
     next_port: fn(u16) -> i32;
     describe_port: fn(u16, *mut PortRecord) -> i32;
     open_port: fn(u16, *const OpenRecord) -> i32;

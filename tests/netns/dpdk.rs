@@ -1,9 +1,11 @@
 //! `postern secgw --dpdk`: ports of DPDK's own drivers, without huge pages.
 
 use crate::lcores::carries_by;
-use crate::secgw::{route, scene_with};
+use crate::secgw::{file, route, scene_with, start};
+use crate::secgw_configured::{ask, configuration, is_up};
 use crate::support::{PATIENCE, postern, skip};
 use bench::secgw::{Load, Spread, Way};
+use lab::postern::Postern;
 use lab::{Lab, Process, wait_until};
 use packet::header::esp::ESP;
 use rustix::process::Signal;
@@ -89,6 +91,53 @@ fn ports_of_dpdk_carry_many_flows_by_two_lcores_and_their_threads_keep_few_right
     }
     let links = lab.ip("left", "-details link show").expect("they are there");
     assert!(!links.contains("xdp") && !links.contains("promiscuity 1"), "nothing is left: {links}");
+}
+
+#[test]
+fn the_daemon_opens_and_closes_ports_of_dpdk_if_it_began_with_them() {
+    if !has_dpdk() {
+        return;
+    }
+    let Some(mut lab) = scene_with(1, 1) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("both.cfg");
+    std::fs::write(&path, file(&vec!["a1"; 20].join(":"))).expect("it can be written");
+    let mut left = Postern::new(&lab, "left", postern()).expect("a folder");
+    let of_dpdk = |arguments: &str| {
+        let ports = [("0", "p0"), ("1", "u0")];
+        ports.iter().fold(configuration(&[]), |text, (port, interface)| {
+            let of_port = format!("set interfaces secgw sgw0 port {port}");
+            let text = text.replace(&format!("{of_port} driver packet\n"), "");
+            let device = format!("net_af_packet{port},iface={interface}{arguments}");
+            let lines = format!("{of_port} driver dpdk\n{of_port} device {device}\n");
+            text.replace(&format!("{of_port} interface {interface}\n"), &lines)
+        })
+    };
+    // A daemon that began without such ports has given up what DPDK needs.
+    left.write(&configuration(&[]));
+    let daemon = left.start(&mut lab, "info", PATIENCE);
+    let daemon = daemon.unwrap_or_else(|error| panic!("{error}: {}", left.logged()));
+    let _right = start(&mut lab, "right", &path, ["net_tap0,iface=dtap0", "net_af_packet0,iface=u0"]);
+    is_up(&lab, &left, "with ports of the kernel");
+    left.write(&of_dpdk(""));
+    let said = ask(&left, "reload");
+    assert!(said.contains("DPDK does not run") && said.contains("restart the daemon"), "{said}");
+
+    lab.kill(daemon, Signal::TERM);
+    left.start(&mut lab, "info", PATIENCE).unwrap_or_else(|error| panic!("{error}: {}", left.logged()));
+    is_up(&lab, &left, "with ports of DPDK");
+    let shown = ask(&left, "show secgw ports");
+    assert!(shown.contains("net_af_packet0") && shown.contains("net_af_packet1"), "{shown}");
+    left.write(&configuration(&[]));
+    let said = ask(&left, "reload");
+    assert!(!said.contains("error"), "{said}");
+    is_up(&lab, &left, "with ports of the kernel again");
+    for arguments in [",blocksz=8192", ""] {
+        left.write(&of_dpdk(arguments));
+        let said = ask(&left, "reload");
+        assert!(!said.contains("error"), "{said}");
+        is_up(&lab, &left, "with other arguments of the devices");
+    }
 }
 
 /// A gateway from one capture file to another, until it has sent so many frames.

@@ -49,20 +49,20 @@ route 192.168.0.0/16 port 0
 ";
 
 /// The configuration, and more of it.
-fn configuration(more: &[&str]) -> String {
+pub(crate) fn configuration(more: &[&str]) -> String {
     let text = CONFIGURATION.replace("KEY", &"a1".repeat(20)).replace("CBC", &"c5".repeat(16));
     let lines = text.lines().chain(more.iter().copied());
     lines.map(|line| format!("set interfaces secgw sgw0 {line}\n")).collect()
 }
 
 /// An operational command, asked of the daemon.
-fn ask(left: &Postern, words: &str) -> String {
+pub(crate) fn ask(left: &Postern, words: &str) -> String {
     let mut command = std::process::Command::new(postern());
     let output = command.args(words.split(' ')).arg("--api").arg(&left.socket).output().expect("it starts");
     [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat()
 }
 
-fn is_up(lab: &Lab, left: &Postern, when: &str) {
+pub(crate) fn is_up(lab: &Lab, left: &Postern, when: &str) {
     wait_until(2 * PATIENCE, || answers(lab, "192.168.2.2"))
         .unwrap_or_else(|error| panic!("{when}: {error}: {}", left.logged()));
 }

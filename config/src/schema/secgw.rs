@@ -4,7 +4,7 @@ use super::value::Type;
 use super::{Inner, Node, Tag, flag, inner, tag, value, values};
 
 /// Drivers of ports.
-const DRIVERS: &[&str] = &["af-xdp", "packet", "tap"];
+const DRIVERS: &[&str] = &["af-xdp", "dpdk", "packet", "tap"];
 /// Ciphers of SAs.
 const ENCRYPTIONS: &[&str] = &[
     "aes128gcm128",
@@ -111,12 +111,17 @@ pub(super) static NODES: &[Node] = &[
         "interfaces secgw <interface> port <port> defer-napi",
         "Take received frames some at a time: fewer interrupts, up to 20 us later",
     ),
+    value(
+        "interfaces secgw <interface> port <port> device",
+        Type::Text(250),
+        "Device of a dpdk port: net_memif0,role=server, or the PCI address of a network card",
+    ),
     value("interfaces secgw <interface> port <port> driver", Type::Word(DRIVERS), "How frames are carried")
         .or("af-xdp"),
     value(
         "interfaces secgw <interface> port <port> interface",
         Type::Text(15),
-        "Interface of this machine; of a tap port, the one that is made",
+        "Interface of this machine; of a tap port, the one that is made; a dpdk port has a device instead",
     ),
     value(
         "interfaces secgw <interface> port <port> neighbour",

@@ -2,6 +2,9 @@
 
 mod peers;
 mod policies;
+mod ports;
+
+pub use ports::is_pci_address;
 
 use super::ipsec::{Patience, Peer};
 use super::{Reader, Settings, set, set_or_default};
@@ -18,6 +21,8 @@ use std::sync::Arc;
 const PATH: &str = "interfaces secgw <interface>";
 /// The longest IP packet in a frame of AF_XDP, which is in one page of memory.
 pub const LONGEST_OF_AF_XDP: u32 = 3826;
+/// The longest one of DPDK, where a buffer holds one frame.
+pub const LONGEST_OF_DPDK: u32 = 1778;
 
 /// A gateway between Ethernet ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,8 +60,10 @@ pub struct Secgw {
 pub struct Port {
     /// How its frames are carried.
     pub driver: Driver,
-    /// Its interface.
+    /// Its interface; of a port of DPDK, the name of its device.
     pub interface: String,
+    /// The device of a port of DPDK, as EAL takes it: a name, and arguments behind commas.
+    pub device: Option<String>,
     /// Whether its packets are in clear.
     pub is_protected: bool,
     /// Whether it takes frames for other stations.
@@ -128,71 +135,18 @@ impl Reader {
     }
 
     fn check_mtu(&mut self, path: &str, tree: &Tree, mtu: u32, ports: &BTreeMap<u16, Port>) {
-        let of_af_xdp = ports.iter().find(|(_, port)| port.driver == Driver::AfXdp);
-        if let Some((number, _)) = of_af_xdp.filter(|_| mtu > LONGEST_OF_AF_XDP) {
-            let reason = format!(
-                "{path}: mtu {mtu}: port {number} has driver af-xdp, which carries packets of at most {LONGEST_OF_AF_XDP} bytes"
-            );
-            let fix =
-                format!("set {path} mtu {LONGEST_OF_AF_XDP}, or set {path} port {number} driver packet");
-            self.error(tree.location_of("mtu"), reason, fix);
-        }
-    }
-
-    fn ports(&mut self, path: &str, tree: &Tree, taken: &mut HashMap<String, String>) -> BTreeMap<u16, Port> {
-        let mut ports = BTreeMap::new();
-        for (number, tree) in below(tree, "port") {
-            let path = format!("{path} port {number}");
-            let at = tree.location();
-            let [interface, side, neighbour] =
-                ["interface", "side", "neighbour"].map(|word| self.required(&path, tree, word));
-            let (Some(interface), Some(side), Some(neighbour), Ok(number)) =
-                (interface, side, neighbour, number.parse())
-            else {
-                continue;
-            };
-            let Some(neighbour) = ethernet(neighbour) else {
-                let reason = format!("{path}: neighbour {neighbour} is no Ethernet address of a station");
-                let fix = format!("set {path} neighbour 02:00:00:00:00:01, with six bytes of two digits");
-                self.error(tree.location_of("neighbour"), reason, fix);
-                continue;
-            };
-            if let Some(other) = taken.insert(interface.to_owned(), path.clone()) {
-                let reason = format!("{path}: {other} has the interface {interface} already");
-                self.error(tree.location_of("interface"), reason, "give each port an interface of its own");
-            }
-            if interface.is_empty() || interface.contains(['/', ' ']) {
-                let reason = format!("{path}: {interface:?} is no name of an interface");
-                self.error(at, reason, format!("set {path} interface NAME, such as eth1"));
-            }
-            let driver = match tree.value("driver") {
-                Some("packet") => Driver::AfPacket,
-                Some("tap") => Driver::Tap,
-                _ => Driver::AfXdp,
-            };
-            let (interface, is_protected) = (interface.to_owned(), side == "protected");
-            let defers_napi = tree.has("defer-napi");
-            if defers_napi && driver == Driver::Tap {
-                let reason = format!("{path}: defer-napi is for driver af-xdp or packet");
-                self.error(tree.location_of("defer-napi"), reason, format!("delete {path} defer-napi"));
-            }
-            let addresses =
-                tree.values("address").into_iter().filter_map(|address| address.parse().ok()).collect();
-            let is_promiscuous = tree.has("promiscuous");
-            let port =
-                Port { driver, interface, is_protected, is_promiscuous, neighbour, addresses, defers_napi };
-            ports.insert(number, port);
-        }
-        for (side, is_protected) in [("protected", true), ("unprotected", false)] {
-            // A port with an error of its own may be that.
-            if ports.len() == below(tree, "port").count()
-                && !ports.values().any(|port| port.is_protected == is_protected)
-            {
-                let fix = format!("set {path} port NUMBER side {side}");
-                self.error(tree.location(), format!("{path} has no {side} port"), fix);
+        for (driver, name, most) in
+            [(Driver::AfXdp, "af-xdp", LONGEST_OF_AF_XDP), (Driver::Dpdk, "dpdk", LONGEST_OF_DPDK)]
+        {
+            let of_driver = ports.iter().find(|(_, port)| port.driver == driver);
+            if let Some((number, _)) = of_driver.filter(|_| mtu > most) {
+                let reason = format!(
+                    "{path}: mtu {mtu}: port {number} has driver {name}, which carries packets of at most {most} bytes"
+                );
+                let fix = format!("set {path} mtu {most}, or set {path} port {number} driver packet");
+                self.error(tree.location_of("mtu"), reason, fix);
             }
         }
-        ports
     }
 
     fn sas(&mut self, path: &str, tree: &Tree) -> BTreeMap<String, Arc<Sa>> {

@@ -23,6 +23,7 @@ impl Plan {
             number,
             driver: port.driver,
             interface: port.interface.clone(),
+            device: port.device.clone(),
             address: None,
             is_protected: port.is_protected,
             is_promiscuous: port.is_promiscuous,
@@ -90,13 +91,14 @@ pub(super) struct TooManyThreads {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::longest_of_af_xdp;
+    use super::super::plan::{LONGEST_OF_DPDK, longest_of_af_xdp};
     use super::*;
-    use config::settings::secgw::LONGEST_OF_AF_XDP;
+    use config::settings::secgw;
 
     #[test]
-    fn the_configuration_knows_what_a_frame_of_af_xdp_holds() {
-        assert_eq!(longest_of_af_xdp(), LONGEST_OF_AF_XDP as usize);
+    fn the_configuration_knows_what_frames_hold() {
+        assert_eq!(longest_of_af_xdp(), secgw::LONGEST_OF_AF_XDP as usize);
+        assert_eq!(LONGEST_OF_DPDK, secgw::LONGEST_OF_DPDK as usize);
     }
 
     #[test]

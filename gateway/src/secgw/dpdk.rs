@@ -3,10 +3,13 @@
 use super::plan::{Plan, PortPlan};
 use super::ports::{Opened, PortError, Queue};
 use crate::rights::Rights;
+use config::Settings;
 use config::secgw::CommandLine;
+use config::settings::secgw::is_pci_address;
 use dpdk::port::PortOptions;
-use dpdk::{Eal, Library, StartError, completed};
+use dpdk::{DeviceError, Eal, Library, StartError, completed};
 use port::Transmit;
+use std::io;
 
 pub use dpdk::enter_thread;
 
@@ -47,6 +50,60 @@ pub fn start(command_line: &CommandLine, plan: &mut Plan) -> Result<(), DpdkErro
     Ok(())
 }
 
+/// Starts EAL for the daemon, if a configuration has ports of DPDK: with its network cards, or without any bus. Virtual devices are added when
+/// their ports are opened. `prepare` is done first by the thread of EAL. The process must not have given up its rights.
+///
+/// # Errors
+/// DPDK is not installed, or does not start.
+pub fn start_configured(
+    settings: &Settings,
+    prepare: impl FnOnce() + Send + 'static,
+) -> Result<(), DpdkError> {
+    let devices: Vec<&str> = settings
+        .secgw
+        .values()
+        .flat_map(|gateway| gateway.ports.values())
+        .filter_map(|port| port.device.as_deref())
+        .collect();
+    if devices.is_empty() {
+        return Ok(());
+    }
+    let library = Library::find().map_err(StartError::from)?;
+    let words = completed(&words_for(&devices), 0);
+    tracing::info!("{}: EAL starts with {}", library.version(), words.join(" "));
+    let is_physical = |device: &&str| is_card(device) || device.starts_with("net_af_xdp");
+    let rights = if devices.iter().any(is_physical) { Rights::Devices } else { Rights::VirtualDevices };
+    Eal::start(library, &words, move || {
+        prepare();
+        rights.keep();
+    })?;
+    Ok(())
+}
+
+/// The words of EAL that say which cards it may take.
+fn words_for(devices: &[&str]) -> Vec<String> {
+    let mut cards = devices.iter().filter(|device| is_card(device)).peekable();
+    if cards.peek().is_none() {
+        return vec!["--no-pci".to_owned()];
+    }
+    cards.flat_map(|&card| ["-a".to_owned(), card.to_owned()]).collect()
+}
+
+/// Whether a device is a network card, by its place on the bus.
+fn is_card(device: &str) -> bool {
+    is_pci_address(device.split(',').next().unwrap_or_default())
+}
+
+/// The number that DPDK has for the device of a port, which is added if need be.
+fn number_of(eal: &'static Eal, port: u16, device: &str) -> Result<u16, PortError> {
+    let (name, arguments) = device.split_once(',').unwrap_or((device, ""));
+    let error = |error| PortError::Dpdk(port, error);
+    eal.add_device(name, arguments).map_err(error)?;
+    let refused = io::Error::other("DPDK made no port of it");
+    let made = eal.ports().into_iter().find(|there| there.name == name).map(|there| there.number);
+    made.ok_or_else(|| error(DeviceError::Refused { name: name.to_owned(), error: refused }))
+}
+
 /// Whether DPDK runs, and has crypto devices.
 pub fn has_crypto_devices() -> bool {
     Eal::running().is_some_and(|eal| !eal.devices().is_empty())
@@ -75,14 +132,18 @@ fn missing(command_line: &CommandLine, names: &[String]) -> Option<String> {
 
 /// Opens a port.
 pub(super) fn open(plan: &PortPlan, workers: usize) -> Result<Opened, PortError> {
-    let eal = Eal::running().expect("it starts before its ports are opened");
+    let eal = Eal::running().ok_or(PortError::NoDpdk(plan.number))?;
+    let number = match &plan.device {
+        Some(device) => number_of(eal, plan.number, device)?,
+        None => plan.number,
+    };
     let options = PortOptions {
         receive_queues: plan.queues.receivers.len() as u16,
         transmit_queues: workers as u16,
         mtu: plan.mtu,
         is_promiscuous: plan.is_promiscuous,
     };
-    let opened = port::dpdk::open(eal, plan.number, &options);
+    let opened = port::dpdk::open(eal, number, &options);
     let opened = opened.map_err(|error| PortError::Dpdk(plan.number, error))?;
     Ok(Opened {
         name: opened.facts.name,
@@ -103,6 +164,16 @@ mod tests {
 
     fn command_line(text: &str) -> CommandLine {
         CommandLine::read(&words(&format!("--dpdk {text} -- -p 1 -f x")), 2).expect("it is accepted")
+    }
+
+    #[test]
+    fn eal_may_take_the_cards_of_a_configuration_and_no_others() {
+        let words = |devices: &[&str]| words_for(devices).join(" ");
+        assert_eq!(words(&["net_memif0,role=server", "net_tap1"]), "--no-pci");
+        assert_eq!(
+            words(&["net_tap1", "0000:01:00.0,x=1", "0000:01:00.1"]),
+            "-a 0000:01:00.0,x=1 -a 0000:01:00.1"
+        );
     }
 
     #[test]

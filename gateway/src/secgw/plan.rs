@@ -19,7 +19,7 @@ use tunnel::esp::{Layout, Transform};
 use tunnel::replay::LARGEST;
 
 /// The longest IP packet that a buffer of DPDK holds, with what drivers add to it.
-const LONGEST_OF_DPDK: usize = 1792 - EthernetHeader::LENGTH;
+pub(super) const LONGEST_OF_DPDK: usize = 1792 - EthernetHeader::LENGTH;
 
 /// The most packets of which fragments are kept.
 const MOST_REASSEMBLED: u32 = 65_536;
@@ -76,6 +76,8 @@ pub struct PortPlan {
     pub driver: Driver,
     /// The network interface.
     pub interface: String,
+    /// The device of a port of DPDK, if the configuration names it. Otherwise the number of the port is that of DPDK.
+    pub device: Option<String>,
     /// The Ethernet address that the interface gets.
     pub address: Option<[u8; 6]>,
     /// Whether it is protected: its packets are in clear.
@@ -283,6 +285,7 @@ fn ports(
                     number,
                     driver: device.driver,
                     interface,
+                    device: None,
                     address,
                     is_protected: application.unprotected >> number & 1 == 0,
                     // What was captured went to any station.

@@ -29,6 +29,12 @@ pub enum PortError {
     /// Of DPDK.
     #[error("port {0}: {1}")]
     Dpdk(u16, DeviceError),
+    /// DPDK does not run.
+    #[error(
+        "port {0}: DPDK does not run: it starts with the daemon, if the configuration has a port of DPDK then; the log says why if it could not\n  \
+         fix: restart the daemon"
+    )]
+    NoDpdk(u16),
     /// Of a capture file.
     #[error("port {0}: {1}")]
     File(u16, FileError),

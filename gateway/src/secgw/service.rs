@@ -380,6 +380,8 @@ fn start(name: &str, workers: Vec<Worker>, stopper: &Stopper) -> io::Result<Vec<
         let thread = if is_only { format!("{name} worker") } else { format!("{name} worker {place}") };
         let (of_worker, path) = (stopper.clone(), path_of(name));
         std::thread::Builder::new().name(thread).spawn(move || {
+            // The filter of system calls refuses what DPDK looks at here.
+            super::dpdk::enter_thread();
             Rights::Packets.keep();
             if let Err(error) = worker.serve(&of_worker) {
                 tracing::error!("{path}: nothing more is forwarded: {error}");

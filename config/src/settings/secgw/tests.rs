@@ -43,6 +43,44 @@ set interfaces secgw sgw0 route 192.0.2.2/32 port 1
 set interfaces secgw sgw0 mtu 1400
 ";
 
+#[test]
+fn a_port_of_dpdk_has_a_device_in_place_of_an_interface() {
+    let port = "set interfaces secgw sgw0 port 1";
+    let with = |device: &str| {
+        let text =
+            GATEWAY.replace(&format!("{port} interface eth2"), &format!("{port} driver dpdk\n{device}"));
+        text.replace("mtu 1400", "mtu 1500")
+    };
+    for device in ["net_memif0,role=server,socket=/run/m.sock", "0000:01:00.0", "net_af_xdp1,iface=eth2"] {
+        let port = gateway(&with(&format!("{port} device {device}"))).ports.remove(&1).expect("it is there");
+        let name = device.split(',').next().expect("a name");
+        assert_eq!(
+            (port.driver, port.interface.as_str(), port.device.as_deref()),
+            (Driver::Dpdk, name, Some(device))
+        );
+    }
+    for (lines, said) in [
+        ("", "device is not set"),
+        (&format!("{port} interface eth2") as &str, "takes no interface of the kernel"),
+        (&format!("{port} device crypto_null0"), "no device of DPDK for frames"),
+        (&format!("{port} device eth2"), "no device of DPDK for frames"),
+        (&format!("{port} device 'net_memif0, role=server'"), "no device of DPDK for frames"),
+        (&format!("{port} device net_memif0\n{port} defer-napi"), "defer-napi is for driver"),
+    ] {
+        // Routes to the port have none then.
+        let errors = settings(&with(lines)).expect_err(lines);
+        assert!(errors.iter().any(|error| error.to_string().contains(said)), "{said}: {errors:#?}");
+    }
+    let long = with(&format!("{port} device net_memif0")).replace("mtu 1500", "mtu 1779");
+    assert!(wrong(&long).to_string().contains("at most 1778 bytes"));
+    let other = format!("{GATEWAY}{port} device net_memif0\n");
+    let errors = settings(&other).expect_err("it has an interface");
+    assert!(
+        errors.iter().any(|error| error.to_string().contains("device is for driver dpdk")),
+        "{errors:#?}"
+    );
+}
+
 fn settings(text: &str) -> Result<Settings, Vec<ConfigError>> {
     parse(text).and_then(|tree| Settings::new(&tree)).map(|(settings, _)| settings)
 }
