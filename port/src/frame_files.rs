@@ -10,8 +10,8 @@
 use crate::pcap::to_io;
 use crate::{Receive, Transmit, Wake};
 use packet::{Batch, DropCounters, DropReason};
-use pcap_file::DataLink;
-use pcap_file::pcap::{PcapReader, RawPcapPacket};
+use pcap_file::pcap::{PcapHeader, PcapReader, RawPcapPacket};
+use pcap_file::{DataLink, Endianness};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -74,8 +74,8 @@ pub struct FileReceive(Source);
 enum Source {
     /// Read from its begin to its end.
     Once(Box<PcapReader<File>>),
-    /// Received again and again; there is at least one frame.
-    Again { frames: Vec<Box<[u8]>>, next: usize },
+    /// Received again and again; there is at least one frame. Those that were cut are left out, and counted once.
+    Again { frames: Vec<Box<[u8]>>, next: usize, cut: usize },
     /// Behind a broken frame nothing is known.
     Broken(io::Error),
     /// There is nothing more.
@@ -90,10 +90,6 @@ struct Written {
     /// The end of the last burst that was written whole.
     end: u64,
 }
-
-/// Identifies the format and its byte order.
-const MAGIC: u32 = 0xa1b2_c3d4;
-const LINK_ETHERNET: u32 = 1;
 
 /// The sending half. Several share a file.
 #[derive(Clone)]
@@ -124,11 +120,12 @@ impl FileReceive {
     /// As [`open`](Self::open), or it is too long.
     pub fn open_endless(path: &Path) -> Result<Self, FileError> {
         let mut reader = reader(path)?;
-        let (mut frames, mut bytes) = (Vec::new(), 0);
+        let (mut frames, mut bytes, mut cut) = (Vec::new(), 0, 0);
         while let Some(frame) = reader.next_raw_packet() {
             let frame =
                 frame.map_err(|error| FileError::NoCapture { path: path.to_owned(), error: to_io(error) })?;
             if frame.data.is_empty() || is_cut(&frame) {
+                cut += 1;
                 continue;
             }
             bytes += frame.data.len();
@@ -137,7 +134,7 @@ impl FileReceive {
             }
             frames.push(frame.data.into());
         }
-        Ok(Self(if frames.is_empty() { Source::Ended } else { Source::Again { frames, next: 0 } }))
+        Ok(Self(if frames.is_empty() { Source::Ended } else { Source::Again { frames, next: 0, cut } }))
     }
 }
 
@@ -176,11 +173,11 @@ impl FileTransmit {
 impl Written {
     fn create(path: &Path) -> io::Result<Self> {
         let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-        let (versions, zone_and_precision) = ([2u16, 4], [0u32; 2]);
-        let mut head = MAGIC.to_ne_bytes().to_vec();
-        head.extend(versions.iter().flat_map(|field| field.to_ne_bytes()));
-        let fields = [zone_and_precision[0], zone_and_precision[1], LONGEST as u32, LINK_ETHERNET];
-        head.extend(fields.iter().flat_map(|field| field.to_ne_bytes()));
+        let mut head = Vec::new();
+        let (datalink, snaplen, endianness) = (DataLink::ETHERNET, LONGEST as u32, Endianness::native());
+        PcapHeader { datalink, snaplen, endianness, ..PcapHeader::default() }
+            .write_to(&mut head)
+            .map_err(to_io)?;
         file.write_all(&head)?;
         Ok(Self { file, burst: Vec::new(), end: head.len() as u64 })
     }
@@ -236,7 +233,8 @@ impl Source {
         while batch.len() < until && batch.free() >= Batch::footprint(LONGEST) {
             let reader = match self {
                 Self::Broken(_) | Self::Ended => break,
-                Self::Again { frames, next } => {
+                Self::Again { frames, next, cut } => {
+                    drops.count(DropReason::Truncated, std::mem::take(cut));
                     let frame = &frames[*next];
                     *next = (*next + 1) % frames.len();
                     batch.append(frame.len()).expect("there is room for the longest").copy_from_slice(frame);
@@ -287,15 +285,12 @@ impl Transmit for FileTransmit {
         };
         let Err(error) = outcome else { return };
         self.refusal = Errno::from_io_error(&error).or(Some(Errno::IO));
-        let mut refused = 0;
         for index in 0..batch.len() {
             if batch.is_live(index) {
-                refused += 1;
-                batch.discard(index);
+                self.refused += 1;
+                batch.drop_packet(index, DropReason::SendFailed, drops);
             }
         }
-        self.refused += refused as u64;
-        drops.count(DropReason::SendFailed, refused);
     }
 
     fn take_refusal(&mut self) -> Option<Errno> {

@@ -24,6 +24,7 @@ mod openvpn_server;
 #[allow(dead_code)]
 mod openvpn_sites;
 mod openvpn_sockets;
+mod order;
 mod plain_kernel;
 mod secgw_scripts;
 mod strongswan;

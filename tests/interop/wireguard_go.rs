@@ -5,7 +5,8 @@ use crate::tester;
 use lab::wireguard::{Daemon, Gateway, Tunnel};
 use std::path::{Path, PathBuf};
 
-fn wireguard_go() -> Option<Daemon> {
+/// The program, if it was built.
+pub fn wireguard_go() -> Option<Daemon> {
     // Tests run in the folder of their package.
     let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.peers/wireguard-go");
     match Daemon::find_wireguard_go(built.is_file().then_some(built)) {
