@@ -76,11 +76,8 @@ pub fn advanced_errors(text: &str) -> Option<u64> {
 }
 
 /// Huge pages, and those that nobody has: `/proc/meminfo`.
-pub fn huge_pages(text: &str) -> Option<(u64, u64)> {
-    let value = |name: &str| {
-        text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
-    };
-    Some((value("HugePages_Total:")?, value("HugePages_Free:")?))
+pub fn huge_pages(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("HugePages_Total:"))?.trim().parse().ok()
 }
 
 /// Whether a value of `OPENSSL_ia32cap` hides the AES instructions: with `~` it is what is taken away, without it what is left.
@@ -143,7 +140,7 @@ mod tests {
     #[test]
     fn huge_pages_are_counted() {
         let text = "MemTotal: 1 kB\nHugePages_Total:     512\nHugePages_Free:       16\n";
-        assert_eq!(huge_pages(text), Some((512, 16)));
+        assert_eq!(huge_pages(text), Some(512));
         assert_eq!(huge_pages("HugePages_Total: x"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Temperatures, and how often processors were slowed down because of them: `/sys/class/hwmon`, `/sys/class/thermal` and
 //! `thermal_throttle` of each processor (Documentation/hwmon/sysfs-interface, Documentation/admin-guide/thermal).
 
-use super::files::{Files, Known};
+use crypto::machine::{Files, Known};
 use std::collections::BTreeMap;
 
 /// How near to its limit a sensor is hot, in thousandths of a degree.

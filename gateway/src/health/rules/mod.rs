@@ -11,8 +11,10 @@ mod accelerators;
 mod configured;
 mod facts;
 mod machine;
+mod tuned;
 
 pub(crate) use facts::name;
+pub(super) use tuned::tuned;
 
 use super::model::Severity::{self, Critical, Warning};
 use super::sight::{Seen, Sight};
