@@ -89,16 +89,14 @@ const CAPTURE_DROPS: &[Flag] = &[ONLY, WRITE, COUNT, SNAPLEN];
 const CAPTURES: &str = "The packets of a tunnel interface are those inside the tunnel, in clear, each with its peer. A packet that is \
      dropped is shown with the reason and the stage: before it is opened, as it was received outside, with IP and UDP headers that \
      are made. In pcapng, interface 0 has packets of the inside, interface 1 those of the outside, and the comment of a packet is its \
-     peer and the drop. At most 4 captures run at once; packets that come faster than they are read are lost and counted, and delay \
-     nothing. Interfaces of others are shown by tcpdump.";
+     peer and the drop. At most 4 captures run at once; packets that come faster than they are read are lost from the \
+     capture and counted. No worker waits for the reader, but each captured packet costs a copy. Other interfaces are shown by tcpdump.";
 
-const TRACES: &[Flag] = &[Flag::new(
-    lines::TRACE,
-    "Also what is logged for debugging, of this peer alone, until the command ends",
-)];
-const TRACED: &str = "The last 10 lines are shown first. With --trace the daemon tells this command the messages that it exchanges with the peer, \
-     and what else is of use only while something is sought, without a restart and without a change of its log: nothing of it goes there. \
-     Keys and passwords are never among it.";
+const TRACES: &[Flag] =
+    &[Flag::new(lines::TRACE, "Also show debug events of this peer, until the command ends")];
+const TRACED: &str = "The last 10 lines are shown first. With --trace this command also shows each handshake message that the \
+     daemon exchanges with the peer, and its other debug events. The daemon is not restarted, and its own log does not change. Keys and \
+     passwords are not shown.";
 
 const CONFIRMED: &[Flag] = &[Flag::new(reboot::YES, "Do not ask")];
 
@@ -509,8 +507,7 @@ pub(super) static TABLE: &[Entry] = &[
         Ok(lines::follow(request, Subsystem::OpenVpn))
     })
     .arguments(&[OPENVPN_PEER])
-    .options(TRACES)
-    .more(TRACED),
+    .more("The last 10 lines are shown first."),
     entry("monitor log wireguard", "Follow what the daemon logs of WireGuard", |request| {
         Ok(lines::follow(request, Subsystem::WireGuard))
     }),

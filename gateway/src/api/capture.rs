@@ -65,17 +65,8 @@ const OUTBOUND: u32 = 2;
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Asked {
     peer: Option<String>,
-    which: AskedWhich,
+    which: Which,
     snap_length: Option<usize>,
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum AskedWhich {
-    #[default]
-    Carried,
-    All,
-    Dropped,
 }
 
 impl Asked {
@@ -85,12 +76,7 @@ impl Asked {
         if !SNAP_LENGTHS.contains(&snap_length) {
             return None;
         }
-        let which = match self.which {
-            AskedWhich::Carried => Which::Carried,
-            AskedWhich::All => Which::All,
-            AskedWhich::Dropped => Which::Dropped,
-        };
-        Some(Wanted { peer: self.peer, which, snap_length })
+        Some(Wanted { peer: self.peer, which: self.which, snap_length })
     }
 }
 
@@ -153,7 +139,7 @@ pub(super) async fn capture(
     Ok(answer)
 }
 
-/// Refuses a peer that is not there. Clients of OpenVPN come and go: any name may be one.
+/// Refuses an unknown peer. Clients of OpenVPN come and go: any name may be one.
 async fn check_peer(shown: &Shown, interface: &str, peer: &str) -> Result<(), Response> {
     let mut peers = Vec::new();
     for service in shown.services() {
@@ -164,7 +150,8 @@ async fn check_peer(shown: &Shown, interface: &str, peer: &str) -> Result<(), Re
         return Ok(());
     }
     let why = format!("{interface} has no peer {peer}");
-    Err(problem(StatusCode::NOT_FOUND, why, "postern status lists the peers"))
+    // 404 is for an interface of another daemon: clients then ask the next one.
+    Err(problem(StatusCode::BAD_REQUEST, why, "postern status lists the peers"))
 }
 
 /// Makes pcapng.

@@ -7,6 +7,7 @@
 //! The subsystem of an event is the module that has logged it. The program that has the log asks [`is_on`] and [`is_traced`].
 
 pub mod kept;
+pub mod limit;
 pub mod service;
 
 use config::settings::{Log, LogLevel};
