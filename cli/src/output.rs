@@ -17,6 +17,11 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{value:.2} PiB")
 }
 
+/// A text of a peer or another machine, without characters that a terminal obeys.
+pub(crate) fn printable(text: &str) -> String {
+    text.replace(char::is_control, "?")
+}
+
 /// Seconds since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()

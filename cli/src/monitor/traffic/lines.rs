@@ -1,7 +1,7 @@
 //! A captured packet as a line, for people or as JSON.
 
 use super::blocks::Packet;
-use crate::output::timestamp_micros;
+use crate::output::{printable, timestamp_micros};
 use packet::DropReason;
 use packet::header::flow::Flow;
 use serde_json::{Value, json};
@@ -51,11 +51,6 @@ fn parts(comment: &str) -> (Option<&str>, Option<(&str, &str)>) {
         Some(drop) => (peer, Some(drop)),
         None => (Some(comment), None),
     }
-}
-
-/// A name of another machine must not write on the terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { '?' } else { char }).collect()
 }
 
 /// The ends of a packet.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// How much was taken, and how much was lost.
+/// Packets that were taken, and packets that were lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lossy {
     /// What arrived and was taken.
@@ -12,7 +12,7 @@ pub struct Lossy {
 }
 
 impl Lossy {
-    /// The difference to counters that were read before; none if they went back.
+    /// The difference to an earlier reading; `None` if the counters were reset.
     pub(in super::super) fn since(self, before: Self) -> Option<Self> {
         Some(Self { taken: self.taken.checked_sub(before.taken)?, lost: self.lost.checked_sub(before.lost)? })
     }
@@ -75,7 +75,7 @@ pub fn advanced_errors(text: &str) -> Option<u64> {
     (!pairs.is_empty()).then(|| total.unwrap_or_else(sum))
 }
 
-/// Huge pages, and those that nobody has: `/proc/meminfo`.
+/// The number of huge pages, from `/proc/meminfo`.
 pub fn huge_pages(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("HugePages_Total:"))?.trim().parse().ok()
 }

@@ -107,8 +107,7 @@ fn read_zone(files: Files<'_>, zone: &str, heat: &mut Heat) {
 }
 
 fn hot(name: &str, now: i64, limit: i64) -> Hot {
-    let name = name.chars().take(80).map(|c| if c.is_control() { '?' } else { c }).collect();
-    Hot { name, celsius: now / 1000, limit: limit / 1000 }
+    Hot { name: name.chars().take(80).collect(), celsius: now / 1000, limit: limit / 1000 }
 }
 
 fn throttled(files: Files<'_>) -> BTreeMap<String, u64> {

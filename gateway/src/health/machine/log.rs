@@ -177,7 +177,7 @@ fn after_words(mut text: &str, count: usize) -> Option<&str> {
     Some(text.trim_start())
 }
 
-/// A message without the moment, and who it is from: `[    5.140900][   T12] `.
+/// A message without its time and its caller: `[    5.140900][   T12] `.
 fn without_moments(mut message: &str) -> &str {
     while let Some((within, rest)) = message.strip_prefix('[').and_then(|it| it.split_once(']')) {
         let number = within.trim().trim_start_matches(['T', 'C']);
@@ -193,8 +193,8 @@ fn about(message: &str) -> Option<Said> {
     let lower = message.to_lowercase();
     let devices = devices(&lower);
     let topic = topic(&lower, &devices)?;
-    let shown = |c: char| if c.is_control() { '?' } else { c };
-    Some(Said { topic, devices, text: message.trim().chars().take(300).map(shown).collect() })
+    let text: String = message.trim().chars().take(300).collect();
+    Some(Said { topic, devices, text: text.replace(char::is_control, "?") })
 }
 
 /// The words in a line that name a device.
