@@ -122,20 +122,22 @@ pub async fn send(
 }
 
 async fn converse(server: &Server<'_>, message: &Message<'_>) -> Result<Vec<(String, MailError)>, MailError> {
-    let connector = match server.protection {
+    let tls = match server.protection {
         Protection::Nothing => None,
-        _ => Some(TlsConnector::from(trusting(server.authority)?)),
+        _ => {
+            let host = server.host.to_owned();
+            let name = ServerName::try_from(host).map_err(|_| MailError::Name(server.host.to_owned()))?;
+            Some((TlsConnector::from(trusting(server.authority)?), name))
+        }
     };
-    let host = server.host.to_owned();
-    let name = ServerName::try_from(host).map_err(|_| MailError::Name(server.host.to_owned()))?;
     let stream = TcpStream::connect((server.host, server.port)).await?;
-    match (server.protection, connector) {
-        (Protection::Tls, Some(connector)) => {
+    match (server.protection, tls) {
+        (Protection::Tls, Some((connector, name))) => {
             let mut talk = Talk::new(connector.connect(name, stream).await?);
             talk.expect("the connection", 220).await?;
             deliver(talk, server, message).await
         }
-        (Protection::StartTls, Some(connector)) => {
+        (Protection::StartTls, Some((connector, name))) => {
             let mut talk = Talk::new(stream);
             talk.expect("the connection", 220).await?;
             let offers = talk.hello(server.own_name).await?;

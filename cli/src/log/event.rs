@@ -1,4 +1,4 @@
-//! What an event says: its message, and whose it is.
+//! The fields of an event: its message, its interface and its peer.
 
 use gateway::log::Subsystem;
 use std::fmt::{Debug, Write};

@@ -47,12 +47,12 @@ const SNAP_LENGTH: usize = 2_048;
 /// Bytes of pcapng that are sent at once, and how often that may wait for the client.
 const CHUNK: usize = 64 << 10;
 const CHUNKS: usize = 4;
-/// How often the thread looks for packets: soon after some, later after none.
+/// The pause of the thread after it found packets, and after it found none.
 const BUSY: Duration = Duration::from_millis(1);
 const IDLE: Duration = Duration::from_millis(20);
 /// How often statistics are sent at least.
 const STATISTICS: Duration = Duration::from_secs(1);
-/// How long a client may read nothing. One that is suspended must not keep others out for ever.
+/// How long a client may read nothing: a suspended one must not occupy one of the few captures for ever.
 const STALLED: Duration = Duration::from_secs(600);
 /// Bytes that the headers of an outer packet add.
 const OUTER_HEADERS: usize = 48;
@@ -70,7 +70,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// What the capture wants; none for bytes of a packet that cannot be kept.
+    /// The capture to open; `None` if the snap length is out of bounds.
     fn wanted(self) -> Option<Wanted> {
         let snap_length = self.snap_length.unwrap_or(SNAP_LENGTH);
         if !SNAP_LENGTHS.contains(&snap_length) {

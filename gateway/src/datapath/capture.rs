@@ -60,7 +60,7 @@ fn is_outer(direction: Direction, stage: &Stage) -> bool {
     }
 }
 
-/// Where a packet goes.
+/// The direction of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
     /// From the outside to the inside.
@@ -85,11 +85,11 @@ pub enum Layer {
 pub struct Captured {
     /// When its burst was received, since 1970.
     pub at: Duration,
-    /// Where it goes.
+    /// Its direction.
     pub direction: Direction,
     /// What its bytes are.
     pub layer: Layer,
-    /// Why it was dropped and by which stage, if it was.
+    /// The reason and the stage, if it was dropped.
     pub drop: Option<(DropReason, &'static str)>,
     /// The peer, if it is known.
     pub peer: Option<Arc<String>>,
@@ -172,7 +172,7 @@ impl Ring {
     }
 }
 
-/// A packet but its bytes.
+/// A captured packet without its bytes.
 #[derive(Clone, Copy)]
 struct About<'a> {
     at: Duration,
@@ -221,7 +221,7 @@ impl OpenCapture {
         &self.ring
     }
 
-    /// Whether the interface is gone: nothing else knows of its captures.
+    /// Whether the interface is gone: this is the last reference to its captures.
     pub fn is_over(&self) -> bool {
         Arc::strong_count(&self.captures) == 1
     }

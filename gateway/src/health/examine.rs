@@ -1,5 +1,5 @@
-//! The rules about a machine where no daemon applies them: on this machine for who may read more than a daemon, and on a copy of the files
-//! of another one.
+//! The rules about a machine, applied without a daemon: on this machine, where root can read more than the daemon, and on a copy of the
+//! files of another one.
 
 use super::machine::{Log, Machine};
 use super::model::{Alert, AlertState, Health};
@@ -17,13 +17,13 @@ const LONGEST: u64 = 16 << 20;
 /// Where a copy of a machine may have its configuration: Postern's, and that of VyOS.
 const CONFIGURATIONS: [&str; 2] = ["etc/postern/postern.conf", "config/config.boot"];
 
-/// What the rules say of this machine and of a configuration, or why that is not known. Counters are those since the machine has started.
+/// Applies the rules to this machine and a configuration, or the reason why there is none. Counters are those since boot.
 pub fn examine(configured: Result<&Watched, String>) -> Health {
     apply(Path::new("/"), &Machine::here(&mut Log::default()), configured)
 }
 
-/// The same of the machine whose `/proc`, `/sys`, `/dev`, `/lib` and `/etc` are below this root, with its configuration unless another one
-/// is given.
+/// Applies them to the machine whose `/proc`, `/sys`, `/dev`, `/lib` and `/etc` are below this root, and to its configuration unless another
+/// one is given.
 pub fn examine_copy(root: &Path, configured: Option<Result<Watched, String>>) -> Health {
     let configured = configured.unwrap_or_else(|| configuration(root));
     apply(root, &Machine::read(root), configured.as_ref().map_err(Clone::clone))
@@ -37,7 +37,7 @@ fn configuration(root: &Path) -> Result<Watched, String> {
     read(&files.text_of(path, LONGEST)?).map_err(|error| format!("/{path}: {error}"))
 }
 
-/// What rules look at in a configuration, without the lines that are not understood: that of a router has more than a gateway knows.
+/// Reads what rules look at in a configuration. Unknown lines are left out: the configuration of a router has settings that a gateway lacks.
 pub fn read(text: &str) -> Result<Watched, String> {
     /// How often wrong lines are removed and the rest is parsed again: the parser reports a limited number at once.
     const ROUNDS: usize = 8;

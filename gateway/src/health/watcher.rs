@@ -1,4 +1,4 @@
-//! One look at the facts: what each rule says, which alerts change, and who is to hear of it.
+//! One round: the verdict of each rule, the alerts that change, and the messages for receivers.
 
 use super::alerts::{Alerts, Moment};
 use super::day::Day;
@@ -21,7 +21,7 @@ const READ_AGAIN: Duration = Duration::from_secs(30);
 /// The default of `service health repeat`.
 const REPEAT_HOURS: u32 = 24;
 
-/// What is kept from one look to the next.
+/// The state between rounds.
 #[derive(Debug, Default)]
 pub(super) struct Watcher {
     before: Option<Counts>,
@@ -35,7 +35,7 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Looks at a snapshot of facts, `elapsed` after the start; nothing if it is the same as before.
+    /// Applies the rules to a snapshot of facts, `elapsed` after the start; `None` if it is the snapshot of the last round.
     pub(super) fn look(
         &mut self,
         facts: &Facts,
@@ -122,7 +122,7 @@ impl Watcher {
     }
 }
 
-/// After how long an alert that still fires is told again.
+/// The interval after which an alert that still fires is sent again.
 fn repeat(settings: &Settings) -> Option<Duration> {
     let hours = settings.repeat_hours.unwrap_or(REPEAT_HOURS);
     (hours > 0).then(|| Duration::from_secs(u64::from(hours) * 3600))

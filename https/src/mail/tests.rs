@@ -128,7 +128,7 @@ async fn an_address_that_is_refused_keeps_the_message_from_no_other() {
 
 #[tokio::test]
 async fn a_name_that_is_no_host_name_is_reported_as_such() {
-    let server = Server { host: "mail server", ..to(25, None) };
+    let server = Server { host: "mail server", protection: Protection::Tls, ..to(25, None) };
     let error = send(&server, &MESSAGE, DEADLINE).await.expect_err("no name");
     assert!(matches!(error, MailError::Name(_)) && !error.is_temporary(), "{error}");
     assert!(error.to_string().contains("mail server") && !error.to_string().contains("URL"), "{error}");

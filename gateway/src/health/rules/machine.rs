@@ -46,7 +46,7 @@ pub(super) fn aes_missing(seen: &Seen<'_>, _: u32) -> Found {
         .collect();
     let processor = match &seen.machine.processor {
         Ok(processor) if !processor.flags.is_empty() => processor,
-        // What is found is wrong, whatever else there is.
+        // A problem that was found is reported, although other facts are missing.
         _ if !found.is_empty() => return Ok(found),
         Ok(_) => return Err("/proc/cpuinfo has no flags".to_owned()),
         Err(why) => return Err(why.clone()),
@@ -114,7 +114,7 @@ pub(super) fn hot(seen: &Seen<'_>, _: u32) -> Found {
         .collect();
     let more = match seen.span {
         Span::Boot => match throttled_since_boot(seen.machine, heat) {
-            // What is found is wrong, whatever else there is.
+            // A problem that was found is reported, although other facts are missing.
             Err(why) if found.is_empty() && said.is_none() => return Err(why),
             count => count.ok().flatten().map(|count| (count, "since the machine has started")),
         },
