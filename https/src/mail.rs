@@ -122,13 +122,12 @@ pub async fn send(
 }
 
 async fn converse(server: &Server<'_>, message: &Message<'_>) -> Result<Vec<(String, MailError)>, MailError> {
-    let tls = match server.protection {
-        Protection::Nothing => None,
-        _ => {
-            let host = server.host.to_owned();
-            let name = ServerName::try_from(host).map_err(|_| MailError::Name(server.host.to_owned()))?;
-            Some((TlsConnector::from(trusting(server.authority)?), name))
-        }
+    let tls = if server.protection == Protection::Nothing {
+        None
+    } else {
+        let host = server.host.to_owned();
+        let name = ServerName::try_from(host).map_err(|_| MailError::Name(server.host.to_owned()))?;
+        Some((TlsConnector::from(trusting(server.authority)?), name))
     };
     let stream = TcpStream::connect((server.host, server.port)).await?;
     match (server.protection, tls) {

@@ -56,19 +56,18 @@ impl Log {
 
     fn read_kernel(&mut self, files: Files<'_>) -> Known<Vec<Said>> {
         let failed = |error: io::Error| why(KMSG, &error);
-        let kmsg = match &mut self.kmsg {
-            Some(kmsg) => kmsg,
-            None => {
-                let file = files.open(KMSG).map_err(failed)?;
-                let about = file.metadata().map_err(failed)?;
-                if about.is_file() {
-                    return last_part(file, about.len()).map(|text| parse(&text)).map_err(failed);
-                }
-                if !about.file_type().is_char_device() || about.rdev() != KMSG_DEVICE {
-                    return Err(format!("/{KMSG} is not the log of the kernel"));
-                }
-                self.kmsg.insert(file)
+        let kmsg = if let Some(kmsg) = &mut self.kmsg {
+            kmsg
+        } else {
+            let file = files.open(KMSG).map_err(failed)?;
+            let about = file.metadata().map_err(failed)?;
+            if about.is_file() {
+                return last_part(file, about.len()).map(|text| parse(&text)).map_err(failed);
             }
+            if !about.file_type().is_char_device() || about.rdev() != KMSG_DEVICE {
+                return Err(format!("/{KMSG} is not the log of the kernel"));
+            }
+            self.kmsg.insert(file)
         };
         let text = records(kmsg).map_err(failed)?;
         add(&mut self.said, &text);
