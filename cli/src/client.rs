@@ -220,8 +220,8 @@ pub(crate) enum Next {
 }
 
 impl Stream {
-    /// Asks the daemon at this socket. None if it does not know the place.
-    pub(crate) fn open(path: &Path, question: &str) -> Result<Option<Self>, Failure> {
+    /// Asks the daemon at this socket. `None` if it answers 404: it has no such interface, or is too old for the question.
+    fn open(path: &Path, question: &str) -> Result<Option<Self>, Failure> {
         let runtime = runtime()?;
         let opened: Result<_, Failure> = runtime.block_on(async {
             let request = Request::get(question).header("host", "postern").body(Full::default())?;
@@ -233,7 +233,7 @@ impl Stream {
             let (status, body) = (answer.status(), answer.into_body());
             if !status.is_success() {
                 let problem = body.collect().await.map_err(|_| Broken)?.to_bytes();
-                return if status == StatusCode::NOT_FOUND && !is_about_peer(&problem) {
+                return if status == StatusCode::NOT_FOUND {
                     Ok((None, None))
                 } else {
                     Err(refused(status, &problem))
@@ -265,14 +265,19 @@ impl Stream {
     }
 }
 
-/// Whether the daemon has the interface, but not the peer.
-fn is_about_peer(problem: &[u8]) -> bool {
-    serde_json::from_slice::<Problem>(problem).is_ok_and(|problem| problem.error.contains(" has no peer "))
-}
-
-/// The sockets of the daemons, or the one at `only`.
-pub(crate) fn chosen_sockets(only: Option<&Path>) -> Vec<PathBuf> {
-    only.map_or_else(sockets, |path| vec![path.to_owned()])
+/// The streams of all daemons that have an answer, or of the one at `only`; the first refusal if there is none.
+pub(crate) fn streams(only: Option<&Path>, question: &str) -> Result<Vec<Stream>, Failure> {
+    let (mut streams, mut refused) = (Vec::new(), None);
+    for socket in only.map_or_else(sockets, |path| vec![path.to_owned()]) {
+        match Stream::open(&socket, question) {
+            Ok(stream) => streams.extend(stream),
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    match refused {
+        Some(error) if streams.is_empty() => Err(error),
+        _ => Ok(streams),
+    }
 }
 
 async fn get<T: DeserializeOwned>(path: &Path, question: &str) -> Result<T, Failure> {

@@ -22,7 +22,7 @@ use crate::answer::Answer;
 use crate::request::Request;
 use names::Names;
 use std::path::PathBuf;
-use table::TABLE;
+use table::all_entries;
 
 /// An operational command.
 pub(crate) struct Entry {
@@ -134,7 +134,7 @@ fn is_argument(word: &str) -> bool {
 /// The entries whose path begins with these typed words, each with the values of its arguments so far. A word of a path goes
 /// before an argument.
 fn beginning_with<'a>(words: &[&'a str]) -> Vec<(&'static Entry, Vec<&'a str>)> {
-    let mut found: Vec<(&Entry, Vec<&str>)> = TABLE.iter().map(|entry| (entry, Vec::new())).collect();
+    let mut found: Vec<(&Entry, Vec<&str>)> = all_entries().map(|entry| (entry, Vec::new())).collect();
     for (at, &word) in words.iter().enumerate() {
         let is_literal = found.iter().any(|(entry, _)| entry.words().nth(at) == Some(word));
         found.retain_mut(|(entry, values)| match entry.words().nth(at) {

@@ -1,6 +1,6 @@
 //! Output and exit status of the commands that ask a daemon.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The exit status if a peer or a tunnel is down that should be up. A command that fails exits with 2.
 pub(crate) const NOT_UP: u8 = 1;
@@ -15,6 +15,11 @@ pub(crate) fn bytes(count: u64) -> String {
         value /= 1024.0;
     }
     format!("{value:.2} PiB")
+}
+
+/// A text of a peer or another machine, without characters that a terminal obeys.
+pub(crate) fn printable(text: &str) -> String {
+    text.replace(char::is_control, "?")
 }
 
 /// Seconds since 1970.
@@ -49,6 +54,12 @@ pub(crate) fn timestamp(at: u64) -> String {
     let year = era * 400 + year_of_era + u64::from(month <= 2);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// The same of a moment since 1970, to the microsecond.
+pub(crate) fn timestamp_micros(at: Duration) -> String {
+    let whole = timestamp(at.as_secs());
+    format!("{}.{:06}Z", whole.trim_end_matches('Z'), at.subsec_micros())
 }
 
 #[cfg(test)]

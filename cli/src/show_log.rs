@@ -4,6 +4,7 @@
 //! and those of the machine from the file of a syslog daemon.
 
 use crate::answer::Answer;
+use crate::monitor::log::whole_lines;
 use crate::monitor::{Lines, follow_program};
 use crate::request::Request;
 use crate::{Failure, Outcome, client, host};
@@ -223,13 +224,6 @@ fn follow_file(path: &Path, lines: &mut Lines<'_>) -> Outcome {
         file.read_to_end(&mut rest)?;
         whole_lines(&mut rest).iter().try_for_each(|line| lines.put(line))?;
     }
-}
-
-/// Takes the lines that have an end.
-fn whole_lines(bytes: &mut Vec<u8>) -> Vec<String> {
-    let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    let whole: Vec<u8> = bytes.drain(..end).collect();
-    String::from_utf8_lossy(&whole).lines().map(str::to_owned).collect()
 }
 
 /// The kernel's records (Documentation/ABI/testing/dev-kmsg): one a read. Those that come are waited for, if so wanted.

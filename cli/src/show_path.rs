@@ -2,10 +2,10 @@
 
 use crate::Failure;
 use crate::answer::Answer;
-use crate::output::NOT_UP;
+use crate::output::{NOT_UP, printable};
 use crate::request::Request;
 use crate::tabulate::tabulate;
-use gateway::path::model::{Mtu, Path, Paths, Reflector, State};
+use gateway::path::model::{Mtu, Path, Paths, Reflector, State, milliseconds};
 use std::fmt::Write as _;
 
 pub(crate) fn show(request: &Request) -> Result<Answer, Failure> {
@@ -67,26 +67,16 @@ fn row(path: &Path) -> Vec<String> {
         path.address.clone(),
         path.protocol.name().to_owned(),
         path.state.name().to_owned(),
-        milliseconds(path.rtt_seconds),
-        milliseconds(path.rtt_deviation_seconds),
+        round_trip(path.rtt_seconds),
+        round_trip(path.rtt_deviation_seconds),
         path.loss_ratio.map_or_else(|| "-".to_owned(), |part| format!("{:.1}%", 100.0 * part)),
         mtu(path),
     ]
 }
 
-/// A client of OpenVPN may name itself with characters that a terminal obeys.
-fn printable(name: &str) -> String {
-    name.replace(char::is_control, "?")
-}
-
-/// A time in milliseconds, with as many digits as are of interest.
-pub(crate) fn milliseconds(seconds: Option<f64>) -> String {
-    match seconds.map(|seconds| 1000.0 * seconds) {
-        None => "-".to_owned(),
-        Some(time) if time < 10.0 => format!("{time:.2} ms"),
-        Some(time) if time < 100.0 => format!("{time:.1} ms"),
-        Some(time) => format!("{time:.0} ms"),
-    }
+/// A round-trip time; a dash where there is none.
+pub(crate) fn round_trip(seconds: Option<f64>) -> String {
+    seconds.map_or_else(|| "-".to_owned(), milliseconds)
 }
 
 fn mtu(path: &Path) -> String {
@@ -149,7 +139,7 @@ mod tests {
             "{shown}"
         );
         assert!(text(&[Paths::default()]).contains("fix: set service path-monitor"));
-        let times = [None, Some(0.000_041), Some(0.05), Some(1.5)].map(milliseconds);
+        let times = [None, Some(0.000_041), Some(0.05), Some(1.5)].map(round_trip);
         assert_eq!(times, ["-", "0.04 ms", "50.0 ms", "1500 ms"]);
     }
 }

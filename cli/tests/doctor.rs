@@ -447,6 +447,36 @@ fn aes_that_is_not_seen_is_told_with_who_hides_it() {
 }
 
 #[test]
+fn a_hostile_copy_blocks_no_examination_and_shows_no_file_outside_of_it() {
+    let outside = tempfile::tempdir().expect("writable");
+    fs::write(outside.path().join("secret"), "model name : SECRET\nflags : aes\n").expect("writable");
+    let root = machine(METAL, &[]);
+    for fifo in ["proc/stat", "proc/meminfo", "proc/crypto", "proc/interrupts"] {
+        let _ = fs::remove_file(root.path().join(fifo));
+        let made = Command::new("mkfifo").arg(root.path().join(fifo)).status().expect("mkfifo runs");
+        assert!(made.success());
+    }
+    fs::remove_file(root.path().join("proc/cpuinfo")).expect("it is there");
+    std::os::unix::fs::symlink(outside.path().join("secret"), root.path().join("proc/cpuinfo"))
+        .expect("writable");
+    let path = root.path().to_str().expect("text");
+    for words in [&["doctor", "--root", path, "--json"][..], &["doctor", "crypto", "--root", path]] {
+        // 124 is the status of a command that does not end in time.
+        let examined = Command::new("timeout")
+            .args(["20", env!("CARGO_BIN_EXE_postern")])
+            .args(words)
+            .output()
+            .expect("timeout runs");
+        let said = String::from_utf8_lossy(&examined.stdout).into_owned();
+        assert_ne!(examined.status.code(), Some(124), "{words:?}");
+        assert!(!said.is_empty() && !said.contains("SECRET"), "{said}");
+    }
+    let (unknown, text) = found(&root, "unknown");
+    assert!(unknown.iter().any(|rule| rule == "memory-low"), "{text}");
+    assert!(text.contains("/proc/meminfo cannot be read: it is not a regular file"), "{text}");
+}
+
+#[test]
 fn what_cannot_be_read_is_unknown_with_the_reason_and_never_well() {
     let empty = tempfile::tempdir().expect("writable");
     assert_eq!(found(&empty, "firing").0, [""; 0]);

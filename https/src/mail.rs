@@ -64,7 +64,10 @@ pub enum MailError {
     /// It cannot be reached, or TLS failed.
     #[error("it cannot be reached: {0}")]
     Unreachable(#[from] io::Error),
-    /// No authority can be trusted, or the name of the server is none.
+    /// The configured name of the server is not one.
+    #[error("the server {0} is neither a host name nor an IP address: correct mail server")]
+    Name(String),
+    /// No authority can be trusted.
     #[error("{0}")]
     Tls(#[from] PostError),
     /// Its answer is none of SMTP.
@@ -74,7 +77,10 @@ pub enum MailError {
     #[error("it hung up")]
     HungUp,
     /// It has no STARTTLS.
-    #[error("it has no STARTTLS: set mail tls implicit or none")]
+    // No advice to use clear text: an attacker on the way can remove STARTTLS from the answer.
+    #[error(
+        "it does not offer STARTTLS, and nothing is sent without TLS: if it has a TLS port, set mail tls implicit"
+    )]
     NoStartTls,
     /// It has no way to log in that is known.
     #[error("it takes no password by PLAIN or LOGIN")]
@@ -100,7 +106,7 @@ impl MailError {
         match self {
             Self::Refused { code, .. } => (400..500).contains(code),
             Self::Unreachable(_) | Self::HungUp | Self::Silent => true,
-            Self::Tls(_) | Self::NoSmtp | Self::NoStartTls | Self::NoLogin => false,
+            Self::Name(_) | Self::Tls(_) | Self::NoSmtp | Self::NoStartTls | Self::NoLogin => false,
         }
     }
 }
@@ -116,19 +122,21 @@ pub async fn send(
 }
 
 async fn converse(server: &Server<'_>, message: &Message<'_>) -> Result<Vec<(String, MailError)>, MailError> {
-    let connector = match server.protection {
-        Protection::Nothing => None,
-        _ => Some(TlsConnector::from(trusting(server.authority)?)),
+    let tls = if server.protection == Protection::Nothing {
+        None
+    } else {
+        let host = server.host.to_owned();
+        let name = ServerName::try_from(host).map_err(|_| MailError::Name(server.host.to_owned()))?;
+        Some((TlsConnector::from(trusting(server.authority)?), name))
     };
     let stream = TcpStream::connect((server.host, server.port)).await?;
-    let name = || ServerName::try_from(server.host.to_owned()).map_err(|_| PostError::Url);
-    match (server.protection, connector) {
-        (Protection::Tls, Some(connector)) => {
-            let mut talk = Talk::new(connector.connect(name()?, stream).await?);
+    match (server.protection, tls) {
+        (Protection::Tls, Some((connector, name))) => {
+            let mut talk = Talk::new(connector.connect(name, stream).await?);
             talk.expect("the connection", 220).await?;
             deliver(talk, server, message).await
         }
-        (Protection::StartTls, Some(connector)) => {
+        (Protection::StartTls, Some((connector, name))) => {
             let mut talk = Talk::new(stream);
             talk.expect("the connection", 220).await?;
             let offers = talk.hello(server.own_name).await?;
@@ -140,7 +148,7 @@ async fn converse(server: &Server<'_>, message: &Message<'_>) -> Result<Vec<(Str
             if !talk.read.is_empty() {
                 return Err(MailError::NoSmtp);
             }
-            deliver(Talk::new(connector.connect(name()?, talk.stream).await?), server, message).await
+            deliver(Talk::new(connector.connect(name, talk.stream).await?), server, message).await
         }
         _ => {
             let mut talk = Talk::new(stream);

@@ -279,6 +279,15 @@ impl Batch {
     pub fn set_notes_drops(&mut self, is_wanted: bool) {
         self.notes_drops = is_wanted;
         self.notes.clear();
+        if !is_wanted {
+            self.notes.shrink_to_fit();
+        }
+    }
+
+    /// Whether drops are noted.
+    #[inline]
+    pub fn notes_drops(&self) -> bool {
+        self.notes_drops
     }
 
     /// The noted drops: index, reason, and the bytes as they are now.

@@ -4,6 +4,7 @@
 //! endpoint, and ESP without UDP an IP header, so that other programs can read them; an unknown local address is written as zero.
 
 use crate::{Receive, Transmit, Wake};
+use packet::header::esp::ESP;
 use packet::header::ip::{Ipv4Header, Ipv6Header, UDP};
 use packet::header::udp::UdpHeader;
 use packet::{Batch, DropCounters, Endpoint};
@@ -19,8 +20,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use zerocopy::IntoBytes;
 
-/// The number of ESP in an IP header (RFC 4303).
-const ESP: u8 = 50;
 /// Longest packet written in full.
 const SNAP_LENGTH: u32 = 262_144;
 

@@ -3,9 +3,10 @@
 use crate::daemon::{Site, key_pair, lines, started};
 use crate::ipsec;
 use crate::operational::{Going, busy, command, says};
-use crate::support::{PATIENCE, answers, postern, skip, tcp_arrives_whole};
+use crate::support::{PATIENCE, answers, ask, postern, skip, tcp_arrives_whole};
 use lab::{Lab, has_program, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -52,6 +53,18 @@ impl ToFile {
         read(&self.path(), &["frame.comment"]).into_iter().flatten().collect()
     }
 
+    /// How many packets were dropped, by reason.
+    fn drops(&self) -> BTreeMap<String, u64> {
+        let mut drops = BTreeMap::new();
+        for comment in self.comments() {
+            let last = comment.rsplit(", ").next().unwrap_or_default();
+            if let Some((reason, _)) = last.split_once(" at ") {
+                *drops.entry(reason.to_owned()).or_default() += 1;
+            }
+        }
+        drops
+    }
+
     /// Waits until there is a packet with this comment.
     fn until(&self, comment: &str) {
         let found = || self.comments().iter().any(|it| it == comment);
@@ -83,6 +96,17 @@ fn captures(site: &Site) -> bool {
     let name =
         |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
     tasks.map(name).any(|name| name.trim() == "capture")
+}
+
+/// The drop counters of the data path of wg0, by reason.
+fn dropped(site: &Site) -> BTreeMap<String, u64> {
+    let said = ask(&["show", "drops", "--all", "--api", &site.socket.to_string_lossy()]);
+    let all = said["drops"].as_array().expect("a list");
+    let of = |drop: &serde_json::Value| {
+        let sum = ["outbound", "inbound"].iter().filter_map(|way| drop[*way].as_u64()).sum();
+        (drop["reason"].as_str().expect("a word").to_owned(), sum)
+    };
+    all.iter().filter(|drop| drop["interface"] == "wg0").map(of).collect()
 }
 
 fn interrupt(child: &Child) {
@@ -150,6 +174,7 @@ fn what_is_dropped_is_captured_with_reason_stage_and_peer() {
     a.reload();
     wait_until(PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
     let mut all = ToFile::start(&a, &[TRAFFIC, &["dropped"]].concat());
+    let before = dropped(&a);
     let only = ToFile::start(&a, &[TRAFFIC, &["peer", "third", "dropped", "--only"]].concat());
     // A source that the peer may not have.
     lab.ip("b", "address add 10.99.0.1/32 dev lo").expect("an address");
@@ -195,6 +220,15 @@ fn what_is_dropped_is_captured_with_reason_stage_and_peer() {
         ["wg0", "0", "ICMP", "10.99.0.1"],
         "as it was opened"
     );
+    let counted_since = || -> BTreeMap<String, u64> {
+        let then = |reason: &str| before.get(reason).copied().unwrap_or_default();
+        let since = dropped(&a).into_iter().map(|(reason, now)| (reason.clone(), now - then(&reason)));
+        since.filter(|(_, count)| *count > 0).collect()
+    };
+    let is_whole = || all.drops() == counted_since();
+    wait_until(PATIENCE, is_whole)
+        .unwrap_or_else(|_| panic!("captured {:?}, counted {:?}", all.drops(), counted_since()));
+    assert!(counted_since().len() >= 4, "{:?}", counted_since());
     assert!(all.end().contains(" packets captured, none lost"));
     let mode = std::fs::metadata(all.path()).expect("it is there").permissions();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);

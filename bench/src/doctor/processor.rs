@@ -2,7 +2,7 @@
 
 use super::{Finding, Inputs, MATTERS, Trial, Weight, gigabytes};
 use crate::crypto::word;
-use crypto::machine::{Capability, Certainty, Processor, has_aes_in_truth};
+use crypto::machine::{Capability, Certainty, Hider, Processor, hidden_aes};
 
 pub(super) fn findings(inputs: &Inputs) -> Vec<Finding> {
     [words(inputs), ignored(inputs), hidden(&inputs.machine.processor), build(inputs)].concat()
@@ -91,9 +91,7 @@ fn ignoring(inputs: &Inputs, trial: &Trial) -> Finding {
 
 /// Finds AES instructions that a hypervisor hides, or that the firmware has disabled.
 fn hidden(processor: &Processor) -> Vec<Finding> {
-    let Some(certainty) = has_aes_in_truth(processor).filter(|_| !processor.has(Capability::Aes)) else {
-        return Vec::new();
-    };
+    let Some((hider, certainty)) = hidden_aes(processor) else { return Vec::new() };
     let (why, weight, verbs) = match certainty {
         Certainty::Sure(why) => (why, Weight::Loss, ["hides", "has disabled"]),
         Certainty::Likely(why) => (why, Weight::Note, ["may hide", "may have disabled"]),
@@ -103,8 +101,7 @@ fn hidden(processor: &Processor) -> Vec<Finding> {
         format!("{} (family {family}, model {model}): {why}; /proc/cpuinfo has no flag aes", processor.model);
     let cost = "AES-GCM without these instructions, several times slower (postern bench crypto shows it on a processor that \
         has them); ChaCha20-Poly1305 is not affected";
-    let virtual_machine = processor.hypervisor.is_some() || processor.has_flag("hypervisor");
-    let (name, what, mend) = if virtual_machine {
+    let (name, what, mend) = if hider == Hider::Hypervisor {
         let mend = [
             "libvirt, on the host: virsh edit NAME, <cpu mode='host-passthrough'/>",
             "Proxmox, on the host: qm set ID --cpu host",

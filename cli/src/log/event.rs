@@ -1,4 +1,4 @@
-//! What an event says: its message, and whose it is.
+//! The fields of an event: its message, its interface and its peer.
 
 use gateway::log::Subsystem;
 use std::fmt::{Debug, Write};
@@ -71,9 +71,7 @@ pub(crate) fn level_name(level: Level) -> &'static str {
 
 /// Now, to the microsecond (RFC 3339).
 pub(crate) fn time() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let whole = crate::output::timestamp(now.as_secs());
-    format!("{}.{:06}Z", whole.trim_end_matches('Z'), now.subsec_micros())
+    crate::output::timestamp_micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 /// An event as the terminal has it.

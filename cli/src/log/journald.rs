@@ -1,4 +1,4 @@
-//! The journal's own protocol (systemd's docs/JOURNAL_NATIVE_PROTOCOL.md): one datagram an event, with its priority and whose it is as fields.
+//! The journal's own protocol (systemd's docs/JOURNAL_NATIVE_PROTOCOL.md): one datagram an event, with priority, interface and peer as fields.
 
 use super::event::Fields;
 use super::{prioritized, priority};
@@ -12,7 +12,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
 const SOCKET: &str = "/run/systemd/journal/socket";
-/// What `journalctl -t` finds.
+/// The identifier for `journalctl -t`.
 const IDENTIFIER: &str = "postern";
 /// Characters of a message: what is longer than a datagram would need a file.
 const LONGEST: usize = 32_768;
@@ -52,7 +52,7 @@ impl Journald {
         }
     }
 
-    /// Tells of lines that were lost, before the next one.
+    /// Reports lost lines before the next one.
     fn tell_of_lost(&self) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_has_its_priority_and_whose_it_is() {
+    fn an_event_has_its_priority_interface_and_peer() {
         let fields = Fields {
             message: "is up".to_owned(),
             interface: Some("ipsec0".to_owned()),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_that_hangs_loses_lines_and_hears_of_it() {
+    fn lines_that_a_hung_journal_loses_are_counted_and_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("journal");
         let journal = UnixDatagram::bind(&path).expect("a socket");

@@ -10,7 +10,7 @@ use gateway::log::Subsystem;
 use std::io::Write;
 use std::path::Path;
 
-/// The option that adds what is logged for debugging only.
+/// The option that adds debug events of one peer.
 pub(crate) const TRACE: &str = "trace";
 
 /// Follows the log of a subsystem.
@@ -26,24 +26,15 @@ pub(crate) fn follow(request: &Request, subsystem: Subsystem) -> Answer {
 
 /// The stream of the only daemon.
 fn open(api: Option<&Path>, question: &str) -> Result<Stream, Failure> {
-    let (mut found, mut refused) = (Vec::new(), None);
-    for socket in client::chosen_sockets(api) {
-        match Stream::open(&socket, question) {
-            Ok(Some(stream)) => found.push(stream),
-            Ok(None) => refused = refused.or_else(|| Some(older(&socket).into())),
-            Err(error) => refused = refused.or(Some(error)),
+    let mut streams = client::streams(api, question)?;
+    match (streams.pop(), streams.is_empty()) {
+        (Some(stream), true) => Ok(stream),
+        (Some(_), false) => Err("several daemons run here\n  fix: name one with --api SOCKET".into()),
+        (None, _) if client::is_any_daemon_here() => {
+            Err("the daemon is of another version\n  fix: restart it".into())
         }
+        (None, _) => Err(client::no_daemon().into()),
     }
-    match (found.len(), refused) {
-        (1, _) => Ok(found.remove(0)),
-        (0, Some(error)) => Err(error),
-        (0, None) => Err(client::no_daemon().into()),
-        _ => Err("several daemons run here\n  fix: name one with --api SOCKET".into()),
-    }
-}
-
-fn older(socket: &Path) -> String {
-    format!("{}: the daemon is of another version\n  fix: restart it", socket.display())
 }
 
 fn print(mut stream: Stream, out: &mut dyn Write, form: Form) -> Outcome {
@@ -66,8 +57,8 @@ fn print(mut stream: Stream, out: &mut dyn Write, form: Form) -> Outcome {
     }
 }
 
-/// Takes the lines that have an end, but for empty ones.
-fn whole_lines(bytes: &mut Vec<u8>) -> Vec<String> {
+/// Takes the lines that have an end, without empty ones.
+pub(crate) fn whole_lines(bytes: &mut Vec<u8>) -> Vec<String> {
     let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let whole: Vec<u8> = bytes.drain(..end).collect();
     String::from_utf8_lossy(&whole).lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()

@@ -80,7 +80,8 @@ impl Asked {
         if self.filter.is_some() {
             return self.tcpdump(out, form);
         }
-        match self.open(api) {
+        // One daemon at most has the interface.
+        match client::streams(api, &self.question()).map(|mut streams| streams.pop()) {
             Ok(Some(stream)) => self.capture(stream, out, form),
             // A tunnel of the kernel, a network card, or no daemon: tcpdump needs none.
             Ok(None) | Err(_) if !self.drops && self.peer.is_none() && !self.is_tunnel(api) => {
@@ -99,19 +100,6 @@ impl Asked {
     fn is_tunnel(&self, api: Option<&Path>) -> bool {
         let asked = client::ask_each::<gateway::api::model::Workers>(api, "/v1/workers").unwrap_or_default();
         asked.iter().flat_map(|(_, found)| &found.workers).any(|worker| worker.interface == self.interface)
-    }
-
-    /// The capture of the daemon that has the interface.
-    fn open(&self, api: Option<&Path>) -> Result<Option<Stream>, Failure> {
-        let mut refused = None;
-        for socket in client::chosen_sockets(api) {
-            match Stream::open(&socket, &self.question()) {
-                Ok(Some(stream)) => return Ok(Some(stream)),
-                Ok(None) => {}
-                Err(error) => refused = refused.or(Some(error)),
-            }
-        }
-        refused.map_or(Ok(None), Err)
     }
 
     fn question(&self) -> String {

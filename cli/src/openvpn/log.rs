@@ -3,6 +3,7 @@
 use crate::log::{Asked, EachLine};
 use crate::{Failure, log};
 use config::openvpn::settings::Log;
+use gateway::log::{is_on, set_usual};
 use gateway::openvpn::management::Board;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write, stderr, stdout};
@@ -26,8 +27,6 @@ const DAEMON: u8 = 3 << 3;
 
 /// The level of `verb`, from 0 to 15.
 static VERBOSITY: AtomicU8 = AtomicU8::new(1);
-/// The level that it stands for, or that the environment has set: see [`number`].
-static LEVEL: AtomicU8 = AtomicU8::new(2);
 /// `mute`: equal lines in a row; 0 for no limit.
 static MUTE: AtomicU32 = AtomicU32::new(0);
 static ROW: Mutex<Row> = Mutex::new(Row { last: None, count: 0 });
@@ -38,7 +37,7 @@ pub(super) fn start(log: &Log, board: &Arc<Board>) -> Result<Option<File>, Failu
     set_verbosity(log.verbosity);
     // The environment has precedence: units and tests set it without a change of the file.
     if let Asked::Level(level) = asked {
-        set_level(level);
+        set_usual(level);
     }
     set_mute(log.mute);
     let is_silent = asked == Asked::Silence;
@@ -90,12 +89,7 @@ fn redirect(path: &Path, appends: bool) -> Result<File, Failure> {
 /// Logs at this level of `verb` from now on.
 pub(super) fn set_verbosity(verbosity: u8) {
     VERBOSITY.store(verbosity, Ordering::Relaxed);
-    set_level(level(verbosity));
-}
-
-fn set_level(level: Level) {
-    LEVEL.store(number(level), Ordering::Relaxed);
-    gateway::log::set_usual(level);
+    set_usual(level(verbosity));
 }
 
 /// Leaves out lines after so many equal ones from now on.
@@ -119,16 +113,6 @@ fn level(verbosity: u8) -> Level {
         0 => Level::ERROR,
         1..=4 => Level::INFO,
         _ => Level::DEBUG,
-    }
-}
-
-fn number(level: Level) -> u8 {
-    match level {
-        Level::ERROR => 0,
-        Level::WARN => 1,
-        Level::INFO => 2,
-        Level::DEBUG => 3,
-        Level::TRACE => 4,
     }
 }
 
@@ -161,7 +145,7 @@ impl<S: Subscriber> Layer<S> for Chosen {
     }
 
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        number(*metadata.level()) <= LEVEL.load(Ordering::Relaxed)
+        is_on(metadata)
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
@@ -264,7 +248,6 @@ mod tests {
         use Level as L;
         let expected = [L::ERROR, L::INFO, L::INFO, L::INFO, L::DEBUG, L::DEBUG];
         assert_eq!([0, 1, 3, 4, 5, 11].map(level), expected);
-        assert!(number(L::ERROR) < number(L::WARN) && number(L::WARN) < number(L::INFO));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The command line of the operational commands: the commands of clap, built from the table, and back to an entry.
 
 use super::names::Names;
-use super::table::TABLE;
+use super::table::all_entries;
 use super::{Argument, Entry, Flag, Options, about_words, find, is_argument};
 use crate::client::{self, Asking};
 use crate::{Failure, answer};
@@ -41,7 +41,7 @@ pub(crate) fn verbs() -> Vec<&'static str> {
 /// The words that can follow these in a path, each once, in the order of the table.
 fn following(path: &[&str]) -> Vec<&'static str> {
     let mut words = Vec::new();
-    for entry in TABLE.iter().filter(|entry| begins(entry, path)) {
+    for entry in all_entries().filter(|entry| begins(entry, path)) {
         words.extend(entry.words().nth(path.len()).filter(|word| !words.contains(word)));
     }
     words
@@ -54,7 +54,7 @@ fn begins(entry: &Entry, path: &[&str]) -> bool {
 
 /// The entry with exactly this path.
 fn entry_at(path: &[&str]) -> Option<&'static Entry> {
-    TABLE.iter().find(|entry| entry.words().eq(path.iter().copied()))
+    all_entries().find(|entry| entry.words().eq(path.iter().copied()))
 }
 
 /// The command for a path that ends with a word, with all commands below it.
@@ -70,7 +70,7 @@ fn command(path: &[&'static str]) -> clap::Command {
     let mut below: Vec<Vec<&'static str>> = words.into_iter().map(|word| [path, &[word]].concat()).collect();
     for word in arguments {
         let with_argument = [path, &[word]].concat();
-        let found = TABLE.iter().find(|entry| begins(entry, &with_argument));
+        let found = all_entries().find(|entry| begins(entry, &with_argument));
         let argument = found.and_then(|entry| entry.arguments.iter().find(|it| it.name == word));
         command = command.args(argument.map(|argument| positional(argument, own.is_none())));
         entries.extend(entry_at(&with_argument));
@@ -98,7 +98,7 @@ fn command(path: &[&'static str]) -> clap::Command {
 
 /// What there is to know about each command that begins with this path.
 fn more_of_all(path: &[&str]) -> Option<&'static str> {
-    let mut found = TABLE.iter().filter(|entry| begins(entry, path)).map(|entry| entry.more);
+    let mut found = all_entries().filter(|entry| begins(entry, path)).map(|entry| entry.more);
     let first = found.next().flatten();
     first.filter(|_| found.all(|more| more == first))
 }
@@ -113,7 +113,7 @@ fn usage(path: &[&str]) -> String {
 
 /// Whether all commands that begin with this path are hidden.
 fn is_hidden(path: &[&str]) -> bool {
-    TABLE.iter().filter(|entry| begins(entry, path)).all(|entry| entry.is_hidden)
+    all_entries().filter(|entry| begins(entry, path)).all(|entry| entry.is_hidden)
 }
 
 fn option(flag: &Flag) -> Arg {

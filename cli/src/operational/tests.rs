@@ -12,7 +12,7 @@ fn is_read(line: &str) -> bool {
 
 #[test]
 fn every_path_names_its_arguments_and_every_word_has_help() {
-    for entry in TABLE {
+    for entry in all_entries() {
         let in_path: Vec<&str> = entry.words().filter(|word| is_argument(word)).collect();
         let declared: Vec<&str> = entry.arguments.iter().map(|argument| argument.name).collect();
         assert_eq!(in_path, declared, "{}", entry.path);
@@ -20,20 +20,20 @@ fn every_path_names_its_arguments_and_every_word_has_help() {
         let words: Vec<&str> = entry.words().collect();
         for length in 1..words.len() {
             let path = &words[..length];
-            let is_entry = TABLE.iter().any(|other| other.words().eq(path.iter().copied()));
+            let is_entry = all_entries().any(|other| other.words().eq(path.iter().copied()));
             let has_help = is_entry || is_argument(path[length - 1]) || about_words(path).is_some();
             assert!(has_help, "{}: {:?} has no help", entry.path, path);
         }
     }
     for (path, _) in table::WORDS {
-        let is_used = TABLE.iter().any(|entry| entry.path.starts_with(&format!("{path} ")));
+        let is_used = all_entries().any(|entry| entry.path.starts_with(&format!("{path} ")));
         assert!(is_used, "{path} is not the beginning of a command");
     }
 }
 
 #[test]
 fn every_entry_can_be_typed() {
-    for entry in TABLE {
+    for entry in all_entries() {
         let words = entry.words().map(|word| if is_argument(word) { "7" } else { word });
         let line = words.collect::<Vec<_>>().join(" ");
         let cli = Cli::try_parse_from(["postern"].into_iter().chain(line.split(' ')).chain(["--json"]));

@@ -4,7 +4,7 @@ use super::readings::{HISTORY, Row};
 use super::view::{Panel, Shown, Sort, View};
 use crate::monitor::rates::bits;
 use crate::output::{bytes, timestamp};
-use crate::show_path::milliseconds;
+use crate::show_path::round_trip;
 use crate::tabulate::{duration, short_count};
 use gateway::facts::model::State;
 use ratatui::Frame;
@@ -202,7 +202,7 @@ fn cells<'a>(row: &Row, now: u64, name: usize, columns: &[Column], colours: Colo
             "Handshake" => (age(row.last_handshake, now), Style::new()),
             "Type" => (row.protocol().to_owned(), Style::new()),
             "Engine" => (row.engine.clone().unwrap_or_else(|| "-".to_owned()), Style::new()),
-            "RTT" => (milliseconds(row.rtt_seconds), Style::new()),
+            "RTT" => (round_trip(row.rtt_seconds), Style::new()),
             _ => (short_count(row.lost_per_second.round() as u64), Style::new()),
         };
         spans.push(Span::raw(" "));

@@ -7,7 +7,7 @@ use crate::Outcome;
 use crate::answer::Form;
 use crate::monitor::rates::bits;
 use crate::output::{now, timestamp};
-use crate::show_path::milliseconds;
+use crate::show_path::round_trip;
 use std::io::Write;
 
 /// Prints the rates each second, or once.
@@ -70,7 +70,7 @@ fn line(time: &str, name: &str, row: &Row, now: u64) -> String {
     };
     let engine = row.engine.as_deref().unwrap_or("-");
     let path = row.loss_ratio.map_or_else(String::new, |loss| {
-        format!(" rtt {} loss {:.0}%", milliseconds(row.rtt_seconds), 100.0 * loss)
+        format!(" rtt {} loss {:.0}%", round_trip(row.rtt_seconds), 100.0 * loss)
     });
     format!(
         "{time} {kind} {} {rates} handshake {} engine {engine}{path}\n",

@@ -1,5 +1,6 @@
 //! Facts that are read again and again, as rows with rates and what came before.
 
+use crate::output::printable;
 use gateway::api::engine_of;
 use gateway::api::model::CryptoCipher;
 use gateway::bottleneck::{Processors, Shares};
@@ -266,7 +267,7 @@ impl Row {
         let mut name = self.interface.clone();
         if let Some(peer) = &self.peer {
             // A certificate may name a client with characters that a terminal obeys.
-            name = name + " " + &peer.replace(char::is_control, "?");
+            name = name + " " + &printable(peer);
         }
         if let Some(tunnel) = self.tunnel {
             name = format!("{name} {tunnel}");

@@ -1,7 +1,7 @@
 //! `service health`, typed: what is different about rules, who hears of alerts, and the log of them.
 
 use super::pki::Reference;
-use super::{Reader, set, set_or_default};
+use super::{Reader, branches, set, set_or_default};
 use crate::schema::HEALTH_RULES;
 use crate::tree::Tree;
 use crypto::SecretBytes;
@@ -96,6 +96,22 @@ pub struct HealthLog {
     pub kilobytes: u32,
 }
 
+/// What is different about rules, by their names. A threshold that does not fit the rule is left out.
+pub(super) fn tunings(root: &Tree) -> BTreeMap<String, Tuning> {
+    let of = |(name, rule): (&str, &Tree)| {
+        let fits = |it: &u32| range(name).is_some_and(|(low, high)| (low..=high).contains(it));
+        let threshold = set(rule, "threshold").filter(fits);
+        let tuning = Tuning { is_disabled: rule.has("disable"), seconds: set(rule, "duration"), threshold };
+        (name.to_owned(), tuning)
+    };
+    branches(root, &["service", "health", "rule"]).map(of).collect()
+}
+
+/// The lowest and the highest threshold of a rule; `None` if it has none.
+fn range(rule: &str) -> Option<(u32, u32)> {
+    HEALTH_RULES.iter().find(|(name, _)| *name == rule).and_then(|(_, range)| *range)
+}
+
 impl Reader {
     pub(super) fn health(&mut self, root: &Tree) -> Option<Health> {
         let tree = root.at(&["service", "health"])?;
@@ -103,10 +119,10 @@ impl Reader {
             days: set_or_default(log, "service health log", "days"),
             kilobytes: set_or_default(log, "service health log", "size"),
         });
-        let mut health = Health { log, repeat_hours: set(tree, "repeat"), ..Health::default() };
-        for (name, rule) in tree.at(&["rule"]).into_iter().flat_map(Tree::children) {
-            let tuning = self.tuning(name, rule);
-            health.rules.insert(name.to_owned(), tuning);
+        let repeat_hours = set(tree, "repeat");
+        let mut health = Health { log, repeat_hours, rules: tunings(root), ..Health::default() };
+        for (name, rule) in branches(tree, &["rule"]) {
+            self.check_threshold(name, rule);
         }
         for (name, receiver) in tree.at(&["alert"]).into_iter().flat_map(Tree::children) {
             if let Some(read) = self.receiver(root, name, receiver) {
@@ -116,10 +132,10 @@ impl Reader {
         Some(health)
     }
 
-    fn tuning(&mut self, name: &str, tree: &Tree) -> Tuning {
+    fn check_threshold(&mut self, name: &str, tree: &Tree) {
         let path = format!("service health rule {name}");
         let threshold: Option<u32> = set(tree, "threshold");
-        let range = HEALTH_RULES.iter().find(|(rule, _)| *rule == name).and_then(|(_, range)| *range);
+        let range = range(name);
         if let Some(threshold) = threshold {
             let fits = range.map(|(low, high)| (low..=high).contains(&threshold));
             let reason = match (fits, range) {
@@ -137,7 +153,6 @@ impl Reader {
                 );
             }
         }
-        Tuning { is_disabled: tree.has("disable"), seconds: set(tree, "duration"), threshold }
     }
 
     fn receiver(&mut self, root: &Tree, name: &str, tree: &Tree) -> Option<Receiver> {

@@ -1,9 +1,9 @@
 //! What rules of health look at in a configuration. It is read from the tree, so that also one that cannot be served can be looked at.
 
-use super::health::Tuning;
+use super::health::{Tuning, tunings};
 use super::ipsec::{esp_with_preset, ike_with_preset};
 use super::{branches, set};
-use crate::schema::{HEALTH_RULES, bytes_of};
+use crate::schema::bytes_of;
 use crate::tree::Tree;
 use crypto::pki::Certificate;
 use std::collections::{BTreeMap, BTreeSet};
@@ -106,17 +106,6 @@ fn tunnels(tree: &Tree) -> BTreeSet<String> {
     let wireguard = branches(tree, &["interfaces", "wireguard"]).map(|(name, _)| name.to_owned());
     let has_ipsec = branches(tree, &["vpn", "ipsec", "site-to-site", "peer"]).next().is_some();
     wireguard.chain(has_ipsec.then(|| "ipsec0".to_owned())).collect()
-}
-
-fn tunings(tree: &Tree) -> BTreeMap<String, Tuning> {
-    let of = |(name, rule): (&str, &Tree)| {
-        let range = HEALTH_RULES.iter().find(|(known, _)| *known == name).and_then(|(_, range)| *range);
-        let fits = |it: &u32| range.is_some_and(|(low, high)| (low..=high).contains(it));
-        let threshold = set(rule, "threshold").filter(fits);
-        let tuning = Tuning { is_disabled: rule.has("disable"), seconds: set(rule, "duration"), threshold };
-        (name.to_owned(), tuning)
-    };
-    branches(tree, &["service", "health", "rule"]).map(of).collect()
 }
 
 fn mtus(tree: &Tree) -> BTreeMap<String, Mtu> {

@@ -1,7 +1,7 @@
 //! Crypto accelerators on the PCI bus.
 
+use super::files::Files;
 use super::kernel::Algorithm;
-use std::path::Path;
 
 /// A family of accelerators that share drivers and remedies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +98,10 @@ pub const DEVICES: &[Identity] = &[
     id((0x8086, 0x4947), Family::Qat, "420xx VF", "vfio-pci"),
     id((0x8086, 0x4948), Family::Qat, "6xxx", "qat_6xxx"),
     id((0x8086, 0x4949), Family::Qat, "6xxx VF", "vfio-pci"),
+    // DPDK's driver names only the IDs of these virtual functions, and no kernel module has them.
+    id((0x8086, 0x578b), Family::Qat, "578b VF", "vfio-pci"),
+    id((0x8086, 0x1454), Family::Qat, "1454 VF", "vfio-pci"),
+    id((0x8086, 0x0da5), Family::Qat, "0da5 VF", "vfio-pci"),
     id((0x1af4, 0x1054), Family::Virtio, "virtio-crypto", "virtio_crypto"),
     id((0x1022, 0x1456), Family::AmdCcp, "Zen", "ccp_crypto"),
     id((0x1022, 0x1468), Family::AmdCcp, "Zen", "ccp_crypto"),
@@ -152,46 +156,47 @@ pub struct Device {
     pub services: Option<String>,
 }
 
-/// The accelerators under `root`.
-pub(super) fn read(root: &Path) -> Vec<Device> {
-    let listing = std::fs::read_dir(root.join("sys/bus/pci/devices")).into_iter().flatten().flatten();
-    let mut devices: Vec<Device> = listing
-        .map(|entry| {
-            let text = |name: &str| {
-                let text = std::fs::read_to_string(entry.path().join(name)).ok()?;
-                Some(text.trim().to_owned())
-            };
+/// The folder of the devices.
+pub(super) const FOLDER: &str = "sys/bus/pci/devices";
+
+/// The accelerators, sorted by address.
+pub(super) fn read(files: Files<'_>) -> Vec<Device> {
+    let addresses = files.names(FOLDER).unwrap_or_default();
+    addresses
+        .into_iter()
+        .map(|address| {
+            let folder = format!("{FOLDER}/{address}");
+            let text = |name: &str| files.text(&format!("{folder}/{name}")).ok();
             let hex = |name: &str| {
                 let text = text(name).unwrap_or_default();
                 u32::from_str_radix(text.trim_start_matches("0x"), 16).unwrap_or(0)
             };
             Device {
-                address: entry.file_name().to_string_lossy().into_owned(),
                 vendor: hex("vendor") as u16,
                 device: hex("device") as u16,
                 class: hex("class") >> 8,
-                driver: driver(&entry.path()),
+                driver: driver(files, &folder),
                 state: text("qat/state"),
                 services: text("qat/cfg_services"),
+                address,
             }
         })
         .filter(|device| device.identity().is_some() || CLASSES.contains(&device.class))
-        .collect();
-    devices.sort_by(|a, b| a.address.cmp(&b.address));
-    devices
+        .collect()
 }
 
-/// The driver that is bound: the last part of a link. A copy of a machine may have what the link leads to in its place, or its name.
-fn driver(device: &Path) -> Option<String> {
-    let link = device.join("driver");
-    if let Ok(path) = std::fs::read_link(&link) {
+/// The driver that is bound: the last part of a link. In a copy, the link may have become the folder that it leads to, or a file with its
+/// text.
+fn driver(files: Files<'_>, device: &str) -> Option<String> {
+    let link = format!("{device}/driver");
+    if let Some(path) = files.link(&link) {
         return Some(path.file_name()?.to_string_lossy().into_owned());
     }
-    let text = |path: &Path| std::fs::read_to_string(path).ok();
-    let event = text(&device.join("uevent")).unwrap_or_default();
+    let event = files.text(&format!("{device}/uevent")).unwrap_or_default();
     let named = event.lines().find_map(|line| line.strip_prefix("DRIVER=")).map(str::to_owned);
-    let copied = || Some(text(&link)?.trim().rsplit('/').next()?.to_owned()).filter(|name| !name.is_empty());
-    named.or_else(copied).or_else(|| link.is_dir().then(|| "a driver".to_owned()))
+    let copied =
+        || Some(files.text(&link).ok()?.rsplit('/').next()?.to_owned()).filter(|name| !name.is_empty());
+    named.or_else(copied).or_else(|| files.has_folder(&link).then(|| "a driver".to_owned()))
 }
 
 impl Device {
@@ -245,6 +250,7 @@ mod tests {
     use super::*;
     use crate::machine::Machine;
     use std::fs;
+    use std::path::Path;
 
     fn lay(root: &Path, address: &str, [vendor, device, class]: [&str; 3], driver: Option<&str>) {
         let at = root.join("sys/bus/pci/devices").join(address);
@@ -260,21 +266,22 @@ mod tests {
 
     #[test]
     fn accelerators_are_found_with_their_drivers_and_algorithms() {
-        let root = std::env::temp_dir().join(format!("postern-machine-{}", std::process::id()));
-        lay(&root, "0000:00:02.0", ["0x1af4", "0x1041", "0x020000"], Some("virtio-pci"));
-        lay(&root, "0000:00:04.0", ["0x1af4", "0x1054", "0x0b4000"], Some("virtio-pci"));
-        lay(&root, "0000:01:00.0", ["0x8086", "0x37c8", "0x0b4000"], None);
-        lay(&root, "0000:02:00.0", ["0x1234", "0x0001", "0x100000"], None);
-        let copied = root.join("sys/bus/pci/devices/0000:02:00.0");
-        assert_eq!(driver(&copied), None);
-        fs::write(copied.join("uevent"), "DRIVER=other\nPCI_ID=1234:0001\n").expect("writable");
-        assert_eq!(driver(&copied).as_deref(), Some("other"));
+        let root = tempfile::tempdir().expect("writable");
+        let root = root.path();
+        lay(root, "0000:00:02.0", ["0x1af4", "0x1041", "0x020000"], Some("virtio-pci"));
+        lay(root, "0000:00:04.0", ["0x1af4", "0x1054", "0x0b4000"], Some("virtio-pci"));
+        lay(root, "0000:01:00.0", ["0x8086", "0x37c8", "0x0b4000"], None);
+        lay(root, "0000:02:00.0", ["0x1234", "0x0001", "0x100000"], None);
+        let copied = "sys/bus/pci/devices/0000:02:00.0";
+        let files = Files { root };
+        assert_eq!(driver(files, copied), None);
+        fs::write(root.join(copied).join("uevent"), "DRIVER=other\nPCI_ID=1234:0001\n").expect("writable");
+        assert_eq!(driver(files, copied).as_deref(), Some("other"));
         fs::create_dir_all(root.join("proc")).expect("writable");
         let crypto =
             "name : cbc(aes)\ndriver : virtio_crypto_aes_cbc\nmodule : virtio_crypto\npriority : 150\n";
         fs::write(root.join("proc/crypto"), crypto).expect("writable");
-        let machine = Machine::read(&root);
-        fs::remove_dir_all(&root).expect("it is there");
+        let machine = Machine::read(root);
         let names: Vec<String> = machine.accelerators.iter().map(Accelerator::name).collect();
         assert_eq!(
             names,

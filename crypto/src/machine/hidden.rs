@@ -1,18 +1,36 @@
-//! What a processor has, although its flags do not show it: a hypervisor or the firmware may hide it.
+//! Features of a processor that its flags do not show, because a hypervisor or the firmware hides them.
 
-use super::Processor;
+use super::{Capability, Processor};
 
-/// Whether processors of a model have AES for sure, whatever the flags say, and why.
+/// Whether all processors of a model have AES, and why that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Certainty {
     /// All have it.
     Sure(&'static str),
-    /// Some have it.
+    /// Some have it, or one is assumed.
     Likely(&'static str),
 }
 
-/// Whether a processor has AES, whatever its flags say; none if it has not, or is not known.
-pub fn has_aes_in_truth(processor: &Processor) -> Option<Certainty> {
+/// What hides a feature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hider {
+    /// The hypervisor.
+    Hypervisor,
+    /// The firmware: BIOS or UEFI.
+    Firmware,
+}
+
+/// What hides the AES instructions of a processor without the flag; `None` if it has the flag, or if no AES is known of its model.
+pub fn hidden_aes(processor: &Processor) -> Option<(Hider, Certainty)> {
+    if processor.has(Capability::Aes) {
+        return None;
+    }
+    let hider = if processor.is_virtual() { Hider::Hypervisor } else { Hider::Firmware };
+    Some((hider, model_has_aes(processor)?))
+}
+
+/// Whether processors of a model have AES; `None` if they do not, or if it is unknown.
+fn model_has_aes(processor: &Processor) -> Option<Certainty> {
     let (family, model) = processor.numbers;
     let generic = ["QEMU Virtual CPU", "Common KVM processor", "Common 32-bit KVM"];
     if generic.iter().any(|name| processor.model.contains(name)) {
@@ -76,6 +94,18 @@ pub fn has_qat_in_truth(processor: &Processor) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hidden_aes_names_who_hides_it_and_how_sure_that_is() {
+        let of = |cpuinfo: &str| hidden_aes(&Processor::parse(cpuinfo));
+        let intel = "vendor_id : GenuineIntel\ncpu family : 6\n";
+        let hidden = of(&format!("{intel}model : 143\nflags : fpu hypervisor\n"));
+        assert!(matches!(hidden, Some((Hider::Hypervisor, Certainty::Sure(_)))), "{hidden:?}");
+        let guess = of(&format!("{intel}model : 58\nmodel name : Intel(R) Pentium(R)\nflags : fpu\n"));
+        assert!(matches!(guess, Some((Hider::Firmware, Certainty::Likely(_)))), "{guess:?}");
+        assert_eq!(of(&format!("{intel}model : 143\nflags : fpu aes\n")), None);
+        assert_eq!(of("vendor_id : Other\nflags : fpu hypervisor\n"), None, "an unknown model");
+    }
 
     #[test]
     fn processors_that_all_have_an_accelerator_are_known() {

@@ -1,6 +1,6 @@
 //! The kernel's crypto API: `/proc/crypto`, and the interfaces to user space.
 
-use std::path::Path;
+use super::files::Files;
 
 /// An entry of `/proc/crypto`: one implementation of an algorithm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,6 +47,9 @@ pub(crate) fn parse(text: &str) -> Vec<Algorithm> {
     text.split("\n\n").map(block).filter(|algorithm| !algorithm.driver.is_empty()).collect()
 }
 
+/// Bytes of a kernel's lists of modules: modules.dep has up to about a million.
+const MODULES: u64 = 16 << 20;
+
 /// The interfaces by which a program can use the kernel's crypto API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interfaces {
@@ -57,14 +60,14 @@ pub struct Interfaces {
 }
 
 impl Interfaces {
-    pub(super) fn read(root: &Path) -> Self {
-        let text = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
+    pub(super) fn read(files: Files<'_>) -> Self {
+        let text = |path: &str| files.text_of(path, MODULES).unwrap_or_default();
         let modules = format!("lib/modules/{}", text("proc/sys/kernel/osrelease").trim());
         let loaded = text("proc/net/protocols").lines().any(|line| line.starts_with("ALG "));
         let loadable = ["modules.dep", "modules.builtin"]
             .iter()
             .any(|list| text(&format!("{modules}/{list}")).contains("/af_alg.ko"));
-        Self { af_alg: loaded || loadable, cryptodev: root.join("dev/crypto").exists() }
+        Self { af_alg: loaded || loadable, cryptodev: files.has("dev/crypto") }
     }
 }
 

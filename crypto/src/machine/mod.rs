@@ -1,9 +1,10 @@
 //! The machine's means of encryption: its processor, the accelerators on the PCI bus, and the kernel's crypto drivers.
 //!
-//! Everything is read from files, under a root directory that tests can replace.
+//! Everything is read from files below a root, which may be an untrusted copy of another machine: see [`Files`].
 
 mod bus;
 mod driver_name;
+mod files;
 mod hidden;
 pub(crate) mod kernel;
 mod processor;
@@ -11,7 +12,8 @@ pub mod qat;
 
 pub use bus::{Accelerator, DEVICES, Device, Family, Identity};
 pub(crate) use driver_name::names_device;
-pub use hidden::{Certainty, has_aes_in_truth, has_qat_in_truth};
+pub use files::{Files, Known, why};
+pub use hidden::{Certainty, Hider, has_qat_in_truth, hidden_aes};
 pub use kernel::{Algorithm, Interfaces};
 pub use processor::{Capability, Processor};
 
@@ -62,16 +64,47 @@ impl Machine {
     /// Reads the machine whose `/proc`, `/sys`, `/dev` and `/lib/modules` are under `root`. Unreadable files count as
     /// absent.
     pub fn read(root: &Path) -> Self {
-        let text = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
-        let algorithms = kernel::parse(&text("proc/crypto"));
+        let files = Files { root };
+        let algorithms = kernel::parse(&files.text("proc/crypto").unwrap_or_default());
         Self {
-            processor: Processor::read(root),
-            accelerators: bus::read(root)
+            processor: Processor::read(files),
+            accelerators: bus::read(files)
                 .into_iter()
                 .map(|device| Accelerator::new(device, &algorithms))
                 .collect(),
-            interfaces: Interfaces::read(root),
+            interfaces: Interfaces::read(files),
             algorithms,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{CWD, FileType, Mode};
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_hostile_copy_shows_no_file_outside_of_it_and_cannot_block() {
+        let outside = tempfile::tempdir().expect("writable");
+        fs::write(outside.path().join("cpuinfo"), "processor : 0\nflags : aes\n").expect("writable");
+        fs::create_dir_all(outside.path().join("0000:01:00.0")).expect("writable");
+        fs::write(outside.path().join("0000:01:00.0/vendor"), "0x8086\n").expect("writable");
+        fs::write(outside.path().join("0000:01:00.0/device"), "0x4940\n").expect("writable");
+        let copy = tempfile::tempdir().expect("writable");
+        let at = |name: &str| copy.path().join(name);
+        fs::create_dir_all(at("proc/sys/kernel")).expect("writable");
+        fs::create_dir_all(at("sys/bus/pci")).expect("writable");
+        fs::create_dir_all(at("sys/kernel")).expect("writable");
+        symlink(outside.path().join("cpuinfo"), at("proc/cpuinfo")).expect("writable");
+        symlink(outside.path(), at("sys/bus/pci/devices")).expect("writable");
+        for fifo in ["proc/crypto", "proc/interrupts", "proc/sys/kernel/osrelease", "sys/kernel/debug"] {
+            rustix::fs::mknodat(CWD, at(fifo), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+        }
+        let machine = Machine::read(copy.path());
+        assert_eq!((machine.processor.count, machine.processor.flags.len()), (0, 0));
+        assert!(machine.accelerators.is_empty() && machine.algorithms.is_empty());
+        assert!(qat::devices(copy.path()).is_empty() && qat::interrupts(copy.path()).is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! The processor, from `/proc/cpuinfo`.
 
-use std::path::Path;
+use super::files::Files;
 
 /// CPU features that make ciphers, hashes or copies fast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,6 +72,9 @@ impl Capability {
     }
 }
 
+/// Bytes of `/proc/cpuinfo`.
+const CPUINFO: u64 = 16 << 20;
+
 /// A processor.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Processor {
@@ -94,9 +97,11 @@ pub struct Processor {
 }
 
 impl Processor {
-    pub(super) fn read(root: &Path) -> Self {
-        let text = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
-        let mut processor = Self::parse(&text("proc/cpuinfo"));
+    pub(super) fn read(files: Files<'_>) -> Self {
+        let text = |path: &str| files.text(path).unwrap_or_default();
+        // A line of flags has 2 kB, and a large server has a thousand processors.
+        let cpuinfo = files.text_of("proc/cpuinfo", CPUINFO).unwrap_or_default();
+        let mut processor = Self::parse(&cpuinfo);
         processor.architecture = match text("proc/sys/kernel/arch").trim() {
             "" => std::env::consts::ARCH.to_owned(),
             named => named.to_owned(),
@@ -149,6 +154,11 @@ impl Processor {
     /// Whether the processor has this feature.
     pub fn has(&self, capability: Capability) -> bool {
         capability.flags().iter().any(|flag| self.has_flag(flag))
+    }
+
+    /// Whether it is that of a virtual machine.
+    pub fn is_virtual(&self) -> bool {
+        self.hypervisor.is_some() || self.has_flag("hypervisor")
     }
 
     /// All features of the processor.

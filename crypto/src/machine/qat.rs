@@ -9,10 +9,14 @@
 //! something else. debugfs can be read by root only.
 
 use super::Machine;
-use super::bus::{Accelerator, Family};
-use std::path::{Path, PathBuf};
+use super::bus::{Accelerator, FOLDER, Family};
+use super::files::Files;
+use std::path::Path;
 
-/// A number and the file that it is from.
+/// Bytes of `/proc/interrupts`.
+const INTERRUPTS: u64 = 16 << 20;
+
+/// A value and the file that it is from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known<T> {
     /// The value.
@@ -44,6 +48,8 @@ pub struct Qat {
     pub instances: Option<Known<u64>>,
     /// How many ring pairs it has.
     pub ring_pairs: Option<Known<u64>>,
+    /// Its folder in debugfs, from the root, if there is one and it can be listed.
+    pub debug_folder: Option<String>,
     /// The version of its driver.
     pub driver_version: Option<Known<String>>,
     /// The version of its firmware.
@@ -111,12 +117,16 @@ impl Qat {
 
 /// The devices under `root`, by their numbers.
 pub fn devices(root: &Path) -> Vec<Qat> {
-    let machine = Machine::read(root);
+    devices_of(Files { root }, &Machine::read(root))
+}
+
+/// The same, of a machine that was read before.
+pub fn devices_of(files: Files<'_>, machine: &Machine) -> Vec<Qat> {
     let mut found: Vec<(Option<u32>, Qat)> = machine
         .accelerators
         .iter()
         .filter(|it| it.device.family() == Family::Qat)
-        .map(|it| (number_of(root, &it.device.address), read(root, it)))
+        .map(|it| (number_of(files, &it.device.address), read(files, it)))
         .collect();
     let taken: Vec<u32> = found.iter().filter_map(|(number, _)| *number).collect();
     let mut free = (0..).filter(|number| !taken.contains(number));
@@ -130,7 +140,12 @@ pub fn devices(root: &Path) -> Vec<Qat> {
 
 /// The lines of `/proc/interrupts` for the devices, with the line that names the processors; empty if there is none.
 pub fn interrupts(root: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(root.join("proc/interrupts")).unwrap_or_default();
+    interrupts_of(Files { root })
+}
+
+fn interrupts_of(files: Files<'_>) -> Vec<String> {
+    // A line has ten bytes a processor.
+    let text = files.text_of("proc/interrupts", INTERRUPTS).unwrap_or_default();
     let mut lines = text.lines();
     let head = lines.next().unwrap_or_default().to_owned();
     let ours: Vec<String> =
@@ -146,41 +161,34 @@ fn name_of_interrupt(line: &str) -> Option<u32> {
 }
 
 /// The driver's number of a device: the interrupts that belong to the device have it in their names.
-fn number_of(root: &Path, address: &str) -> Option<u32> {
-    let own = root.join("sys/bus/pci/devices").join(address).join("msi_irqs");
-    let own: Vec<String> = std::fs::read_dir(own)
-        .ok()?
-        .flatten()
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
-    interrupts(root).iter().skip(1).find_map(|line| {
+fn number_of(files: Files<'_>, address: &str) -> Option<u32> {
+    let own = files.names(&format!("{FOLDER}/{address}/msi_irqs")).ok()?;
+    interrupts_of(files).iter().skip(1).find_map(|line| {
         let (number, _) = line.split_once(':')?;
         own.iter().any(|own| own == number.trim()).then(|| name_of_interrupt(line)).flatten()
     })
 }
 
-/// Reads files of one device, and notes where a value is from.
-struct Files<'a> {
-    root: &'a Path,
-    pci: PathBuf,
-    /// The directory in debugfs, if there is one and it can be read.
-    debug: Option<PathBuf>,
+/// Reads files of one device, and notes which file a value is from.
+struct Own<'a> {
+    files: Files<'a>,
+    pci: String,
+    /// [`Qat::debug_folder`].
+    debug: Option<String>,
 }
 
-impl Files<'_> {
-    fn text(&self, path: &Path) -> Option<Known<String>> {
-        let text = std::fs::read_to_string(path).ok()?;
-        let value = text.trim().to_owned();
-        let from_root = path.strip_prefix(self.root).unwrap_or(path);
-        (!value.is_empty()).then(|| Known { value, source: format!("/{}", from_root.display()) })
+impl Own<'_> {
+    fn text(&self, path: &str) -> Option<Known<String>> {
+        let value = self.files.text(path).ok()?;
+        (!value.is_empty()).then(|| Known { value, source: format!("/{path}") })
     }
 
     fn pci(&self, name: &str) -> Option<Known<String>> {
-        self.text(&self.pci.join(name))
+        self.text(&format!("{}/{name}", self.pci))
     }
 
     fn debug(&self, name: &str) -> Option<Known<String>> {
-        self.text(&self.debug.as_ref()?.join(name))
+        self.text(&format!("{}/{name}", self.debug.as_ref()?))
     }
 }
 
@@ -191,20 +199,17 @@ impl Known<String> {
     }
 }
 
-fn read(root: &Path, accelerator: &Accelerator) -> Qat {
+fn read(files: Files<'_>, accelerator: &Accelerator) -> Qat {
     let device = &accelerator.device;
-    let files = Files {
-        root,
-        pci: root.join("sys/bus/pci/devices").join(&device.address),
-        debug: debug_directory(root, &device.address),
-    };
+    let pci = format!("{FOLDER}/{}", device.address);
+    let files = Own { files, pci, debug: debug_folder(files, &device.address) };
     let kind = files.debug.as_ref().and_then(|path| {
-        let name = path.file_name()?.to_str()?.strip_prefix("qat_")?;
+        let name = path.rsplit('/').next()?.strip_prefix("qat_")?;
         Some(name.rsplit_once('_')?.0.to_owned())
     });
     let configuration = files.debug("dev_cfg");
     let module = device.identity().map_or("intel_qat", |identity| identity.module);
-    let version = |module: &str| files.text(&root.join(format!("sys/module/{module}/version")));
+    let version = |module: &str| files.text(&format!("sys/module/{module}/version"));
     let enabled = |known: &Known<String>| {
         let value = setting(&known.value, "ServicesEnabled")?.to_owned();
         Some(Known { value, source: known.source.clone() })
@@ -223,28 +228,27 @@ fn read(root: &Path, accelerator: &Accelerator) -> Qat {
         driver_version: version(module).or_else(|| version("intel_qat")),
         firmware: files.debug("version/fw"),
         is_out_of_tree: files.debug("version/fw").is_some()
-            || files.debug.as_ref().is_some_and(|path| path.join("heartbeat").is_file())
+            || files.debug("heartbeat").is_some()
             || files.debug("fw_counters").is_some_and(|known| known.value.starts_with('+')),
         requests: files.debug("fw_counters").and_then(|known| firmware_requests(&known)),
         errors: errors(&files),
         telemetry: telemetry(&files),
+        debug_folder: files.debug,
         configuration,
     }
 }
 
 /// Drivers name the directory by type and address; old ones leave the PCI domain out.
-fn debug_directory(root: &Path, address: &str) -> Option<PathBuf> {
+fn debug_folder(files: Files<'_>, address: &str) -> Option<String> {
     let short = address.strip_prefix("0000:").unwrap_or(address);
-    let names = [format!("_{address}"), format!("_{short}")];
-    let entries = std::fs::read_dir(root.join("sys/kernel/debug")).ok()?;
-    entries.flatten().map(|entry| entry.path()).find(|path| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with("qat_") && names.iter().any(|end| name.ends_with(end.as_str()))
-    })
+    let ends = [format!("_{address}"), format!("_{short}")];
+    let is_its = |name: &String| name.starts_with("qat_") && ends.iter().any(|end| name.ends_with(end));
+    let name = files.names("sys/kernel/debug").ok()?.into_iter().find(is_its)?;
+    Some(format!("sys/kernel/debug/{name}"))
 }
 
-/// The driver's word, or what follows from what the files of the device say.
-fn state(accelerator: &Accelerator, files: &Files<'_>) -> State {
+/// The state that the driver reports, or else what the device's other files imply.
+fn state(accelerator: &Accelerator, files: &Own<'_>) -> State {
     let device = &accelerator.device;
     if device.driver.is_none() {
         return State::NoDriver;
@@ -261,10 +265,10 @@ fn state(accelerator: &Accelerator, files: &Files<'_>) -> State {
         Some(_) => return State::Down,
         None => {}
     }
-    // Without that file: counters are kept of a device that was started, and its ciphers are registered.
-    let counters = files.debug.as_ref().map(|path| path.join("fw_counters"));
-    match counters.filter(|path| path.exists()) {
-        Some(path) if std::fs::read(&path).is_ok() => State::Up,
+    // Without that file: the counters of a device can be read while it is started, and its ciphers are registered then.
+    let counters = files.debug.as_ref().map(|folder| format!("{folder}/fw_counters"));
+    match counters.filter(|path| files.files.has(path)) {
+        Some(path) if files.files.text(&path).is_ok() => State::Up,
         Some(_) => State::Down,
         None if !accelerator.algorithms.is_empty() => State::Up,
         None => State::Unknown,
@@ -316,7 +320,7 @@ fn firmware_requests(known: &Known<String>) -> Option<Known<(u64, u64)>> {
 }
 
 /// What the device or its firmware did wrong: the counters that there are.
-fn errors(files: &Files<'_>) -> Vec<(&'static str, Known<u64>)> {
+fn errors(files: &Own<'_>) -> Vec<(&'static str, Known<u64>)> {
     let ras = [
         ("correctable", "qat_ras/errors_correctable"),
         ("nonfatal", "qat_ras/errors_nonfatal"),
@@ -329,7 +333,7 @@ fn errors(files: &Files<'_>) -> Vec<(&'static str, Known<u64>)> {
 }
 
 /// The current values; columns after them are of earlier samples.
-fn telemetry(files: &Files<'_>) -> Vec<(String, Known<u64>)> {
+fn telemetry(files: &Own<'_>) -> Vec<(String, Known<u64>)> {
     let is_on = files.debug("telemetry/control").is_some_and(|known| known.value != "0");
     let Some(data) = files.debug("telemetry/device_data").filter(|_| is_on) else { return Vec::new() };
     let lines = data.value.lines().filter_map(|line| {

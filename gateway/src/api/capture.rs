@@ -47,12 +47,12 @@ const SNAP_LENGTH: usize = 2_048;
 /// Bytes of pcapng that are sent at once, and how often that may wait for the client.
 const CHUNK: usize = 64 << 10;
 const CHUNKS: usize = 4;
-/// How often the thread looks for packets: soon after some, later after none.
+/// The pause of the thread after it found packets, and after it found none.
 const BUSY: Duration = Duration::from_millis(1);
 const IDLE: Duration = Duration::from_millis(20);
 /// How often statistics are sent at least.
 const STATISTICS: Duration = Duration::from_secs(1);
-/// How long a client may read nothing. One that is suspended must not keep others out for ever.
+/// How long a client may read nothing: a suspended one must not occupy one of the few captures for ever.
 const STALLED: Duration = Duration::from_secs(600);
 /// Bytes that the headers of an outer packet add.
 const OUTER_HEADERS: usize = 48;
@@ -65,32 +65,18 @@ const OUTBOUND: u32 = 2;
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Asked {
     peer: Option<String>,
-    which: AskedWhich,
+    which: Which,
     snap_length: Option<usize>,
 }
 
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum AskedWhich {
-    #[default]
-    Carried,
-    All,
-    Dropped,
-}
-
 impl Asked {
-    /// What the capture wants; none for bytes of a packet that cannot be kept.
+    /// The capture to open; `None` if the snap length is out of bounds.
     fn wanted(self) -> Option<Wanted> {
         let snap_length = self.snap_length.unwrap_or(SNAP_LENGTH);
         if !SNAP_LENGTHS.contains(&snap_length) {
             return None;
         }
-        let which = match self.which {
-            AskedWhich::Carried => Which::Carried,
-            AskedWhich::All => Which::All,
-            AskedWhich::Dropped => Which::Dropped,
-        };
-        Some(Wanted { peer: self.peer, which, snap_length })
+        Some(Wanted { peer: self.peer, which: self.which, snap_length })
     }
 }
 
@@ -153,7 +139,7 @@ pub(super) async fn capture(
     Ok(answer)
 }
 
-/// Refuses a peer that is not there. Clients of OpenVPN come and go: any name may be one.
+/// Refuses an unknown peer. Clients of OpenVPN come and go: any name may be one.
 async fn check_peer(shown: &Shown, interface: &str, peer: &str) -> Result<(), Response> {
     let mut peers = Vec::new();
     for service in shown.services() {
@@ -164,7 +150,8 @@ async fn check_peer(shown: &Shown, interface: &str, peer: &str) -> Result<(), Re
         return Ok(());
     }
     let why = format!("{interface} has no peer {peer}");
-    Err(problem(StatusCode::NOT_FOUND, why, "postern status lists the peers"))
+    // 404 is for an interface of another daemon: clients then ask the next one.
+    Err(problem(StatusCode::BAD_REQUEST, why, "postern status lists the peers"))
 }
 
 /// Makes pcapng.

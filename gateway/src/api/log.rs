@@ -3,8 +3,8 @@
 //! ```text
 //! GET /v1/log    GET /v1/log/AFTER    GET /v1/local/log?subsystem=NAME&peer=NAME&trace=true
 //! ```
-//! The last one is a stream of JSON, a line each, until the client goes. With `trace`, all that is to say of the peer is among them, whatever
-//! the level of the log is, and only there: a trace ends with its client.
+//! The last one is a stream of JSON objects, one a line, until the client goes. With `trace` it also has the debug events of the peer, whatever
+//! the level of the log is. They go to this client only, and the trace ends with it.
 
 use super::Shown;
 use super::model::Log;
@@ -68,6 +68,10 @@ impl Asked {
         let subsystem = self.subsystem.map(named).transpose()?;
         let trace = match (self.trace, subsystem, &self.peer) {
             (false, ..) => None,
+            (true, Some(Subsystem::OpenVpn), _) => {
+                let why = "OpenVPN logs no debug events by peer: there is nothing to trace";
+                return Err((why.to_owned(), "ask without trace".to_owned()));
+            }
             (true, Some(subsystem), Some(peer)) => Some(Trace::begin(subsystem, peer)),
             (true, ..) => {
                 return Err(("a trace is of one peer".to_owned(), "name subsystem and peer".to_owned()));
@@ -118,5 +122,23 @@ async fn send(sender: &mpsc::Sender<Bytes>, wanted: &Wanted) {
             () = sleep(OFTEN) => quiet += 1,
         }
         (lines, last) = kept::after(last, wanted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_is_of_one_peer_of_a_protocol_that_has_traces() {
+        let refused = |subsystem: Option<&str>, peer: Option<&str>| {
+            let (subsystem, peer) = (subsystem.map(str::to_owned), peer.map(str::to_owned));
+            Asked { subsystem, peer, trace: true }.wanted().map(|_| ()).expect_err("refused").0
+        };
+        assert_eq!(refused(Some("ipsec"), None), "a trace is of one peer");
+        assert_eq!(refused(None, Some("berlin")), "a trace is of one peer");
+        assert!(refused(Some("openvpn"), Some("berlin")).contains("nothing to trace"));
+        let plain = Asked { subsystem: Some("openvpn".to_owned()), ..Asked::default() };
+        assert!(plain.wanted().is_ok_and(|(wanted, trace)| trace.is_none() && !wanted.traced));
     }
 }

@@ -34,7 +34,7 @@ impl Processors {
     }
 
     /// From the text of proc_stat(5).
-    fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let all = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
         // user, nice, system, idle, iowait, irq, softirq, steal; time of guests is among that of users
         let ticks: Vec<u64> = all.split_whitespace().take(8).map_while(|word| word.parse().ok()).collect();

@@ -4,14 +4,16 @@
 //! outbound  classify … assign, encrypt: inner packets     wrap, transmit: outer packets
 //! inbound   receive … accept: outer packets, as received  admit … transmit: inner packets
 //! ```
-//! A packet that is carried is noted between `fit` and `assign`, or between `forward` and `relay`: there it is an inner packet, and its peer
-//! is known. A packet that is dropped is noted with the stage and the reason. A worker never waits: what the ring has no room for is counted.
+//! A packet that is carried is captured between `fit` and `assign`, or between `forward` and `relay`: there it is an inner packet, and its
+//! peer is known. A packet that is dropped is captured with the stage and the reason. A worker never waits for the reader: packets for which
+//! the ring has no room are counted. Each captured packet costs the worker a copy.
 
 use super::tables::Peer;
-use super::{SaBatch, Stage, punt};
+use super::{INBOUND, OUTBOUND, SaBatch, Stage, admit, encrypt};
 use arc_swap::ArcSwap;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use packet::{Batch, DropReason, Endpoint};
+use serde::Deserialize;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,13 +26,9 @@ const RING_BYTES: usize = 8 << 20;
 /// The fewest and the most packets of a ring.
 const RING_PACKETS: [usize; 2] = [128, 8_192];
 
-/// Inbound stages whose packets are as they were received. Those behind them have inner packets.
-const OUTER_INBOUND: [&str; 6] = ["receive", "classify", "punt", "check", "decrypt", "accept"];
-/// Outbound stages whose packets are sealed and have an endpoint. What `encrypt` drops has neither: its engine has failed, and it may be clear.
-const OUTER_OUTBOUND: [&str; 2] = ["wrap", "transmit"];
-
 /// Which packets are captured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Which {
     /// Those that are carried.
     #[default]
@@ -52,7 +50,17 @@ pub struct Wanted {
     pub snap_length: usize,
 }
 
-/// Where a packet goes.
+/// Whether a stage has packets as they are outside. Inbound these are the stages before `admit`, outbound those behind `encrypt`. What
+/// `encrypt` itself drops is not sealed: its engine has failed.
+fn is_outer(direction: Direction, stage: &Stage) -> bool {
+    let position = |stages: &[&Stage], of: &Stage| stages.iter().position(|it| it.name == of.name);
+    match direction {
+        Direction::Inbound => position(INBOUND, stage) < position(INBOUND, &admit::STAGE),
+        Direction::Outbound => position(OUTBOUND, stage) > position(OUTBOUND, &encrypt::STAGE),
+    }
+}
+
+/// The direction of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
     /// From the outside to the inside.
@@ -77,11 +85,11 @@ pub enum Layer {
 pub struct Captured {
     /// When its burst was received, since 1970.
     pub at: Duration,
-    /// Where it goes.
+    /// Its direction.
     pub direction: Direction,
     /// What its bytes are.
     pub layer: Layer,
-    /// Why it was dropped and by which stage, if it was.
+    /// The reason and the stage, if it was dropped.
     pub drop: Option<(DropReason, &'static str)>,
     /// The peer, if it is known.
     pub peer: Option<Arc<String>>,
@@ -164,7 +172,7 @@ impl Ring {
     }
 }
 
-/// A packet but its bytes.
+/// A captured packet without its bytes.
 #[derive(Clone, Copy)]
 struct About<'a> {
     at: Duration,
@@ -213,7 +221,7 @@ impl OpenCapture {
         &self.ring
     }
 
-    /// Whether the interface is gone: nothing else knows of its captures.
+    /// Whether the interface is gone: this is the last reference to its captures.
     pub fn is_over(&self) -> bool {
         Arc::strong_count(&self.captures) == 1
     }
@@ -236,17 +244,17 @@ pub struct Refused {
     pub peer: Option<Arc<Peer>>,
 }
 
-/// What a burst has of the captures of its interface.
+/// A worker's view of the captures of its interface, during one burst.
 #[derive(Default)]
 pub struct Tap {
     direction: Direction,
-    /// The captures when the burst began; none if there are none.
+    /// The captures when the burst began; `None` without a capture.
     rings: Option<Arc<Vec<Arc<Ring>>>>,
     wants_drops: bool,
     at: Duration,
-    /// The peers of the packets, as far as they are known.
+    /// The peers of the packets, as far as they are known, in the order of the packets; for drops only.
     owners: Vec<(Range<usize>, Option<Arc<String>>)>,
-    /// The packets as they were received: they are opened in place. The end and the whole length of each.
+    /// The packets as they were received, as decryption is in place: their first bytes, then the end and the whole length of each.
     received: (Vec<u8>, Vec<(usize, usize)>),
 }
 
@@ -268,12 +276,17 @@ impl Tap {
     fn join(&mut self, captures: &Captures, batch: &mut Batch) {
         let rings = captures.rings.load_full();
         self.wants_drops = rings.iter().any(|ring| ring.wanted.which != Which::Carried);
-        self.rings = (!rings.is_empty()).then_some(rings);
+        batch.set_notes_drops(self.wants_drops);
+        if rings.is_empty() {
+            // The last capture has ended: its buffers are freed, too.
+            *self = Self::new(self.direction);
+            return;
+        }
+        self.rings = Some(rings);
         self.at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.owners.clear();
         self.received.0.clear();
         self.received.1.clear();
-        batch.set_notes_drops(self.wants_drops);
     }
 
     /// Whether there are captures.
@@ -288,12 +301,9 @@ impl Tap {
         self.wants_drops
     }
 
-    /// Keeps the packets as they were received, for those that are dropped after they were opened in place.
+    /// Copies the packets as they were received, for those that are dropped after decryption in place.
     #[cold]
     pub fn keep_received(&mut self, batch: &Batch) {
-        if !self.wants_drops {
-            return;
-        }
         let snap_length =
             self.rings.iter().flat_map(|rings| rings.iter()).map(|ring| ring.wanted.snap_length).max();
         let (bytes, ends) = &mut self.received;
@@ -304,11 +314,12 @@ impl Tap {
         }
     }
 
-    /// Notes whose packets these are.
+    /// Notes the peers of packets, for the drops that follow.
     #[cold]
     pub fn note_owners<'p>(&mut self, owners: impl Iterator<Item = (Range<usize>, &'p Peer)>) {
         self.owners.clear();
         self.owners.extend(owners.map(|(packets, peer)| (packets, peer.name())));
+        self.owners.sort_by_key(|(packets, _)| packets.start);
     }
 
     /// The same of SA batches.
@@ -338,18 +349,12 @@ impl Tap {
     /// Captures the packets that a stage has dropped.
     #[cold]
     pub fn report(&mut self, stage: &'static Stage, batch: &mut Batch) {
-        let is_outer = match self.direction {
-            Direction::Inbound => OUTER_INBOUND.contains(&stage.name),
-            Direction::Outbound => OUTER_OUTBOUND.contains(&stage.name),
-        };
+        let is_outer = is_outer(self.direction, stage);
         for (index, reason, bytes) in batch.noted_drops() {
-            // `classify` calls `punt` for each packet.
-            let is_punted = !stage.drops.contains(&reason) && punt::STAGE.drops.contains(&reason);
-            let stage = if is_punted { &punt::STAGE } else { stage };
-            let owner = self.owners.iter().find(|(packets, _)| packets.contains(&index));
+            let owner = containing(&self.owners, index, |(packets, _)| packets);
             let peer = owner.and_then(|(_, name)| name.as_ref());
             if is_outer {
-                let train = batch.trains().iter().find(|train| train.packets.contains(&index));
+                let train = containing(batch.trains(), index, |train| &train.packets);
                 let layer = Layer::Outer(train.and_then(|train| train.endpoint));
                 let kept = self.as_received(index).unwrap_or((bytes, bytes.len()));
                 self.dropped(layer, (reason, stage.name), peer, kept);
@@ -372,7 +377,7 @@ impl Tap {
         }
     }
 
-    /// Captures packets that waited for a key in vain.
+    /// Captures packets whose wait for a key has ended without one.
     #[cold]
     pub fn report_waiting<'b>(
         &mut self,
@@ -406,6 +411,12 @@ impl Tap {
         let (end, length) = *ends.get(index)?;
         bytes.get(start..end).filter(|bytes| !bytes.is_empty()).map(|bytes| (bytes, length))
     }
+}
+
+/// The item whose packets have this index, of items in the order of their packets.
+fn containing<T>(items: &[T], index: usize, packets: impl Fn(&T) -> &Range<usize>) -> Option<&T> {
+    let next = items.partition_point(|item| packets(item).start <= index);
+    items.get(next.checked_sub(1)?).filter(|item| packets(item).contains(&index))
 }
 
 #[cfg(test)]

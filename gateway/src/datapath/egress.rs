@@ -40,7 +40,7 @@ pub struct Egress<T> {
     fitted: Vec<Fitted<'static>>,
     /// For what is sent at once.
     assigned: Vec<Assigned<'static>>,
-    /// Of the bursts that are sent at once.
+    /// For what is sent at once.
     pub(super) tap: Tap,
 }
 
@@ -117,7 +117,7 @@ impl<T: Transmit> Egress<T> {
         assigned: &mut Vec<Assigned<'static>>,
         passage: &mut Passage<'_, impl Observer>,
     ) {
-        if passage.tap.is_on() {
+        if passage.tap.wants_drops() {
             passage.tap.note_owners(routed.iter().map(|it| (it.packets.clone(), &*it.peer)));
         }
         let (drops, inside) = (&*self.drops, self.shared.tables.inside());

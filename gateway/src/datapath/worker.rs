@@ -363,14 +363,14 @@ impl<R: Receive, T: Transmit> Way<Opening> for InboundWay<R, T> {
         }
         *now = self.shared.clock.monotonic();
         let mut passage = Passage { now: *now, observer, tap };
-        if passage.tap.is_on() {
+        if passage.tap.wants_drops() {
             passage.tap.keep_received(batch);
         }
         passage.finished(&receive::INBOUND, batch);
         classify::inbound(batch, tables, |_| None, &self.punt, drops, sa_batches);
         passage.finished(&classify::INBOUND, batch);
         passage.observer.finished(&punt::STAGE);
-        if passage.tap.is_on() {
+        if passage.tap.wants_drops() {
             passage.tap.note_senders(sa_batches);
         }
         check::check(batch, *now, drops, sa_batches, sequences);
@@ -388,7 +388,7 @@ impl<R: Receive, T: Transmit> Way<Opening> for InboundWay<R, T> {
         }
         accept::accept(batch, *now, drops, datapath_events, sa_batches, sequences);
         passage.finished(&accept::STAGE, batch);
-        if passage.tap.is_on() {
+        if passage.tap.wants_drops() {
             // In transport mode, `accept` makes packets of others.
             passage.tap.note_senders(sa_batches);
         }

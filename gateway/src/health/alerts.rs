@@ -8,10 +8,10 @@ use std::time::Duration;
 /// How long a trouble must be gone before it is resolved: one that comes and goes is one alert.
 pub(super) const CLEAR: Duration = Duration::from_secs(5);
 
-/// The most alerts at once. More of them help nobody, and memory is bounded.
+/// The most alerts at once, which bounds memory.
 pub(super) const MOST: usize = 1000;
 
-/// How many alerts are shown that are resolved.
+/// How many resolved alerts are shown.
 const RESOLVED: usize = 50;
 
 /// A moment: on a clock that is never set, and in seconds since 1970.
@@ -25,7 +25,7 @@ pub(super) struct Moment {
 struct Known {
     alert: Alert,
     since: Duration,
-    /// When it was there last.
+    /// When it failed last.
     seen: Duration,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Alerts {
 }
 
 impl Alerts {
-    /// Takes what a rule says, which must last so long; what has changed for that.
+    /// Takes the verdict of a rule, which must fail for `lasts` before it is an alert; returns the alerts that have changed.
     pub(super) fn take(
         &mut self,
         rule: &'static Rule,
@@ -54,7 +54,7 @@ impl Alerts {
         let troubles: &[Trouble] = match verdict {
             Verdict::Ok | Verdict::Disabled => &[],
             Verdict::Failing(troubles) => troubles,
-            // What is not known neither begins nor ends.
+            // While the facts are unknown, alerts neither begin nor end.
             Verdict::Unknown(_) => {
                 self.keep(rule.name, now);
                 return Vec::new();
@@ -106,7 +106,7 @@ impl Alerts {
         Some(known.alert.clone())
     }
 
-    /// Forgets what is gone: a pending one at once, one that fires after a while.
+    /// Removes alerts whose rule no longer fails: pending ones at once, firing ones after [`CLEAR`].
     pub(super) fn resolve(&mut self, now: Moment) -> Vec<Alert> {
         let is_gone = |known: &Known| {
             let gone = now.elapsed.saturating_sub(known.seen);

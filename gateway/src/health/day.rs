@@ -32,7 +32,7 @@ impl Day {
     pub(super) fn end(&mut self, now: u64, firing: &[&Alert]) -> Option<Line> {
         let number = now / SECONDS;
         let before = std::mem::replace(&mut self.number, number);
-        // The first day begins with the daemon. A clock that is set back ends none.
+        // The first day begins with the daemon. Setting the clock back does not end a day.
         if before == 0 || before >= number {
             return None;
         }

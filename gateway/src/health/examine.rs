@@ -1,12 +1,13 @@
-//! The rules about a machine where no daemon applies them: on this machine for who may read more than a daemon, and on a copy of the files
-//! of another one.
+//! The rules about a machine, applied without a daemon: on this machine, where root can read more than the daemon, and on a copy of the
+//! files of another one.
 
-use super::machine::{Files, Machine};
-use super::model::{Alert, AlertState, Health, Rule as Shown, State};
-use super::rules::{RULES, Rule, Verdict};
+use super::machine::{Log, Machine};
+use super::model::{Alert, AlertState, Health};
+use super::rules::{Rule, Verdict, tuned};
 use super::sight::{Host, Seen, Span};
 use crate::bottleneck::Processors;
 use config::settings::Watched;
+use crypto::machine::Files;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,13 +17,13 @@ const LONGEST: u64 = 16 << 20;
 /// Where a copy of a machine may have its configuration: Postern's, and that of VyOS.
 const CONFIGURATIONS: [&str; 2] = ["etc/postern/postern.conf", "config/config.boot"];
 
-/// What the rules say of this machine and of a configuration, or why that is not known. Counters are those since the machine has started.
+/// Applies the rules to this machine and a configuration, or the reason why there is none. Counters are those since boot.
 pub fn examine(configured: Result<&Watched, String>) -> Health {
-    apply(Path::new("/"), &Machine::here(), configured)
+    apply(Path::new("/"), &Machine::here(&mut Log::default()), configured)
 }
 
-/// The same of the machine whose `/proc`, `/sys`, `/dev`, `/lib` and `/etc` are below this root, with its configuration unless another one
-/// is given.
+/// Applies them to the machine whose `/proc`, `/sys`, `/dev`, `/lib` and `/etc` are below this root, and to its configuration unless another
+/// one is given.
 pub fn examine_copy(root: &Path, configured: Option<Result<Watched, String>>) -> Health {
     let configured = configured.unwrap_or_else(|| configuration(root));
     apply(root, &Machine::read(root), configured.as_ref().map_err(Clone::clone))
@@ -36,9 +37,9 @@ fn configuration(root: &Path) -> Result<Watched, String> {
     read(&files.text_of(path, LONGEST)?).map_err(|error| format!("/{path}: {error}"))
 }
 
-/// What rules look at in a configuration, without the lines that are not understood: that of a router has more than a gateway knows.
+/// Reads what rules look at in a configuration. Unknown lines are left out: the configuration of a router has settings that a gateway lacks.
 pub fn read(text: &str) -> Result<Watched, String> {
-    /// How often lines are left out: as many wrong ones are told at once.
+    /// How often wrong lines are removed and the rest is parsed again: the parser reports a limited number at once.
     const ROUNDS: usize = 8;
     let mut text = text.to_owned();
     let mut first = String::new();
@@ -78,7 +79,7 @@ fn without(text: &str, lines: &[usize]) -> String {
 
 fn apply(root: &Path, machine: &Machine, configured: Result<&Watched, String>) -> Health {
     let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let Host { processors, available } = Host::read(&root.join("proc"));
+    let Host { processors, available } = Host::read(Files { root });
     let shares = processors.and_then(|all| all.since(Processors::default()));
     let seen = Seen {
         shares,
@@ -90,14 +91,11 @@ fn apply(root: &Path, machine: &Machine, configured: Result<&Watched, String>) -
         at,
     };
     let mut health = Health { at, ..Health::default() };
-    for rule in RULES.iter().filter(|rule| rule.is_of_machine()) {
-        let tuning =
-            configured.as_ref().ok().and_then(|it| it.tunings.get(rule.name)).copied().unwrap_or_default();
-        let threshold = tuning.threshold.or(rule.threshold);
-        let verdict =
-            if tuning.is_disabled { Verdict::Disabled } else { rule.check_machine(&seen, threshold) };
-        health.alerts.extend(alerts(rule, &verdict, at));
-        health.rules.push(shown(rule, threshold, verdict));
+    let tunings = configured.map(|it| it.tunings.clone()).unwrap_or_default();
+    for tuned in tuned(&tunings).filter(|tuned| tuned.rule.is_of_machine()) {
+        let verdict = tuned.verdict(|rule, threshold| rule.check_machine(&seen, threshold));
+        health.alerts.extend(alerts(tuned.rule, &verdict, at));
+        health.rules.push(tuned.shown(&verdict, matches!(verdict, Verdict::Failing(_))));
     }
     health
 }
@@ -116,23 +114,4 @@ fn alerts(rule: &Rule, verdict: &Verdict, at: u64) -> Vec<Alert> {
         resolved_at: None,
     };
     troubles.iter().map(one).collect()
-}
-
-fn shown(rule: &Rule, threshold: Option<u32>, verdict: Verdict) -> Shown {
-    let (state, why, failing) = match verdict {
-        Verdict::Ok => (State::Ok, None, 0),
-        Verdict::Failing(troubles) => (State::Firing, None, troubles.len()),
-        Verdict::Unknown(why) => (State::Unknown, Some(why), 0),
-        Verdict::Disabled => (State::Disabled, None, 0),
-    };
-    Shown {
-        rule: rule.name.to_owned(),
-        severity: rule.severity,
-        about: rule.about(threshold),
-        state,
-        why,
-        duration_seconds: rule.lasts.as_secs(),
-        threshold,
-        failing,
-    }
 }

@@ -13,11 +13,11 @@ pub(super) const WAIT: Duration = Duration::from_secs(3);
 /// Alerts in a message.
 pub(super) const MOST: usize = 100;
 
-/// The rules with changes that no receiver has heard of.
+/// The rules with changes that no message has had yet.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     waiting: BTreeMap<String, Waiting>,
-    /// When receivers were told last of a rule that fires.
+    /// When the last message about a firing rule was sent.
     told: BTreeMap<&'static str, Duration>,
 }
 

@@ -6,8 +6,8 @@
 //! GET /v1/health, metrics, doctor <── what rules and alerts say <──────────────────────────────────┤
 //! process that tells receivers    <── outbox.rs <── groups.rs: one message a rule, day.rs ─────────┘
 //! ```
-//! Nothing here locks a table of the data path. The thread of signals and commits only waits: rules are applied in a thread
-//! beside it, and a process of its own tells receivers (`cli/src/alerter.rs`), so that a slow one costs the daemon nothing.
+//! Nothing here locks a table of the data path. The main thread only waits: rules are applied in a blocking thread. A process of its own sends
+//! messages to receivers (`cli/src/alerter.rs`), so that a slow receiver does not delay the daemon.
 
 mod alerts;
 mod day;
@@ -40,14 +40,14 @@ use wire::Orders;
 
 /// How often rules are applied.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The same at most: one snapshot of many peers may take long.
+/// The longest interval: a snapshot of many peers may take long.
 const LONGEST: Duration = Duration::from_secs(10);
-/// Of the time, at most this part goes into snapshots for rules: one in so many.
+/// At most one part in so many of the time goes into snapshots for rules.
 const PART: u32 = 50;
-/// How old a snapshot may be that another has asked for.
+/// The age up to which a snapshot that was made for another request is used.
 const FRESH: Duration = Duration::from_millis(500);
 
-/// What is known of health, and what is wanted of it.
+/// The state of health, and its settings.
 #[derive(Default)]
 pub struct Kept {
     settings: Mutex<Arc<Settings>>,
@@ -59,7 +59,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Has the process at the other end of a connection tell receivers.
+    /// Connects the process that sends messages to receivers.
     pub fn connect(&self, connection: Connection) {
         *lock(&self.outbox) = Outbox::new(connection);
     }
@@ -69,19 +69,19 @@ impl Kept {
         lock(&self.outbox).folders().to_vec()
     }
 
-    /// Applies rules so, and tells these receivers.
+    /// Sets how rules are applied, and the receivers.
     fn order(&self, settings: Arc<Settings>, orders: Orders) -> Result<(), OutboxError> {
         lock(&self.outbox).order(orders, &self.reported)?;
         *lock(&self.settings) = settings;
         Ok(())
     }
 
-    /// Has rules look at this configuration.
+    /// Sets the configuration that rules look at.
     fn watch(&self, watched: Arc<Watched>) {
         *lock(&self.watched) = watched;
     }
 
-    /// What is known now.
+    /// The answer of the API.
     fn show(&self) -> model::Health {
         let shown = Arc::clone(&lock(&self.shown));
         let receivers = lock(&self.reported).clone();
@@ -107,7 +107,7 @@ pub(crate) async fn watch(shown: Shown) {
                 let found = watcher.look(&snapshot.facts, &settings, &watched, begun.elapsed());
                 (watcher, found)
             };
-            // One that panics has said so.
+            // A panic has been logged.
             let Ok((same, found)) = tokio::task::spawn_blocking(look).await else { return };
             watcher = same;
             if let Some((health, messages)) = found {
@@ -122,7 +122,7 @@ pub(crate) async fn watch(shown: Shown) {
     }
 }
 
-/// The pause after a look that took so long.
+/// The pause after a round that took this long.
 fn pause(took: Duration) -> Duration {
     (PART * took).clamp(INTERVAL, LONGEST).saturating_sub(took)
 }

@@ -1,4 +1,4 @@
-//! The daemon's end of the socket to the process that tells receivers. Nothing here waits for it: what does not fit is counted.
+//! The daemon's end of the socket to the process that sends messages to receivers. Nothing waits for it: messages that do not fit are counted.
 
 use super::model::Receiver;
 use super::wire::{LONGEST, Message, Orders, Receiver as Wanted, Reports};
@@ -70,7 +70,7 @@ impl Outbox {
         }
     }
 
-    /// Has other receivers told from now on.
+    /// Replaces the receivers.
     pub(super) fn order(&mut self, orders: Orders, reported: &Reported) -> Result<(), OutboxError> {
         let is_none = orders == Orders::default();
         if self.link.is_none() {
@@ -85,7 +85,7 @@ impl Outbox {
         if sent || is_none { Ok(()) } else { Err(OutboxError::Ended) }
     }
 
-    /// Tells the process something, unless too much waits.
+    /// Sends the process a message, unless too many wait.
     pub(super) fn tell(&self, message: Message) {
         if let Some(link) = &self.link
             && let Err(mpsc::error::TrySendError::Full(_)) = link.messages.try_send(message)

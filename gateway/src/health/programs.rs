@@ -33,7 +33,7 @@ pub enum ProgramError {
 }
 
 impl ProgramError {
-    /// Whether it may pass by itself, as once the program is written.
+    /// Whether the problem can go away by itself: the program may be written later.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Missing { .. })
     }
@@ -43,7 +43,7 @@ impl ProgramError {
 pub fn program(path: &str, folders: &[PathBuf]) -> Result<PathBuf, ProgramError> {
     let missing =
         |why: String, fix: &str| ProgramError::Missing { program: path.to_owned(), why, fix: fix.to_owned() };
-    // Before it is known whether it is there: a name that leads out of the folder is wrong at any time.
+    // Checked first: a name that leads out of the folder is wrong whether the file exists or not.
     let at = fs::canonicalize(path);
     let lies_inside = |at: &Path| {
         folders.iter().any(|folder| {

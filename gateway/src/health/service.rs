@@ -58,7 +58,7 @@ impl Service for HealthService {
         let mut plan = Planned::default();
         if wanted != self.served {
             for (path, error) in wanted.health.iter().flat_map(|wanted| bad_programs(wanted, context)) {
-                // One that is not there yet is run once it is.
+                // A program that is missing is run as soon as it exists.
                 if error.error.is_temporary() {
                     tracing::warn!("{error}");
                 } else {
@@ -90,7 +90,7 @@ impl Service for HealthService {
         Box::pin(async {
             let Some(planned) = self.planned.take().filter(|planned| planned.is_begun) else { return Ok(()) };
             self.served.clone_from(&planned.before);
-            // Only the end of the process keeps that from being done, and nothing begins it again.
+            // This fails only if the process has ended, and nothing starts it again.
             if let Err(error) = serve(planned.before, context) {
                 tracing::error!("{error}");
             }

@@ -4,8 +4,8 @@ use super::machine::Machine;
 use crate::bottleneck::{Processors, Shares};
 use crate::facts::model::Facts;
 use config::settings::Watched;
+use crypto::machine::Files;
 use std::collections::HashMap;
-use std::path::Path;
 
 /// What is kept of a snapshot, for rates.
 #[derive(Debug, Default)]
@@ -95,18 +95,19 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Reads it from a folder such as `/proc`.
-    pub(super) fn read(proc: &Path) -> Self {
-        Self { processors: Processors::read(&proc.join("stat")), available: available(&proc.join("meminfo")) }
+    /// Reads `/proc/stat` and `/proc/meminfo`.
+    pub(super) fn read(files: Files<'_>) -> Self {
+        let stat = files.text("proc/stat").unwrap_or_default();
+        Self { processors: Processors::parse(&stat), available: available(files) }
     }
 }
 
 /// The part of the memory that programs could have, from proc_meminfo(5).
-fn available(meminfo: &Path) -> Result<f64, String> {
-    let text = std::fs::read_to_string(meminfo).map_err(|error| format!("{}: {error}", meminfo.display()))?;
+fn available(files: Files<'_>) -> Result<f64, String> {
+    let text = files.text("proc/meminfo")?;
     let field = |name: &str| -> Option<f64> {
         text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
     };
     let part = field("MemAvailable:").zip(field("MemTotal:")).filter(|(_, all)| *all > 0.0);
-    part.map(|(free, all)| free / all).ok_or_else(|| format!("{} has no MemAvailable", meminfo.display()))
+    part.map(|(free, all)| free / all).ok_or_else(|| "/proc/meminfo has no MemAvailable".to_owned())
 }

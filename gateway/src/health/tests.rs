@@ -2,7 +2,7 @@
 
 use super::alerts::{CLEAR, MOST, Moment};
 use super::groups::{self, WAIT};
-use super::machine::{Device, Heat, Links, Lossy, Machine};
+use super::machine::{Device, Governor, Heat, Links, Lossy, Machine};
 use super::model::{Alert, AlertState, Health, State};
 use super::pause;
 use super::rules::{RULES, Verdict};
@@ -15,8 +15,8 @@ use crate::path::model::{Mtu, Path as Measured};
 use config::schema::HEALTH_RULES;
 use config::settings::health::Tuning;
 use config::settings::{Health as Settings, Watched as Configured};
-use crypto::machine::Processor;
 use crypto::machine::qat::{Known as Counted, Qat, State as Quick};
+use crypto::machine::{Files, Processor};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -74,10 +74,10 @@ fn machine() -> Machine {
         devices: Ok(Vec::new()),
         log: Ok(Vec::new()),
         heat: Ok(Heat { sensors: 1, hot: Vec::new(), throttled: throttled(3) }),
-        governors: Ok(BTreeMap::from([("performance".to_owned(), 2)])),
+        governors: Ok(BTreeMap::from([(Governor::Kernel("performance".to_owned()), 2)])),
         backlog: Ok(Lossy { taken: 1000, lost: 500 }),
         datagrams: Ok(Lossy { taken: 1000, lost: 500 }),
-        huge_pages: Ok((0, 0)),
+        huge_pages: Ok(0),
         links: Ok(Links { outside: Some(("eth0".to_owned(), 1500)), tunnels: Vec::new() }),
         uptime: Ok(3600.0),
         masks: Vec::new(),
@@ -266,8 +266,45 @@ fn huge_pages_are_missed_only_by_dpdk_of_our_own() {
         serde_json::json!({ "name": "dpdk-qat", "state": "not used", "accelerator": true, "failures": 0 });
     ill.now.engines = vec![serde_json::from_value(engine).expect("an engine")];
     assert_eq!(ill.subjects("accelerator-memory"), ["0000:3d:00.0"]);
-    ill.machine.huge_pages = Ok((8, 0));
+    ill.machine.huge_pages = Ok(8);
     assert_eq!(ill.check("accelerator-memory"), Verdict::Ok);
+}
+
+#[test]
+fn missing_aes_is_stated_as_certain_only_where_it_is() {
+    let mut ill = gateway(&[]);
+    let intel = "processor : 0\nvendor_id : GenuineIntel\ncpu family : 6\n";
+    let mut said = |cpuinfo: &str| {
+        ill.machine.processor = Ok(Processor::parse(&format!("{intel}{cpuinfo}")));
+        let Verdict::Failing(found) = ill.check("aes-missing") else { panic!("{cpuinfo}") };
+        found[0].sentence.clone()
+    };
+    for (cpuinfo, sentence) in [
+        ("model : 143\nflags : fpu\n", "firmware has disabled"),
+        ("model : 58\nmodel name : Pentium\nflags : fpu\n", "firmware may have disabled"),
+        ("model : 143\nflags : fpu hypervisor\n", "hypervisor hides"),
+        ("model : 58\nmodel name : Pentium\nflags : fpu hypervisor\n", "hypervisor may hide"),
+        // A guest of an old host: nothing is known of the host's processor.
+        ("model : 15\nflags : fpu hypervisor\n", "The host may have them"),
+        ("model : 15\nflags : fpu\n", "The processor has no AES instructions"),
+    ] {
+        assert!(said(cpuinfo).contains(sentence), "{cpuinfo}: {}", said(cpuinfo));
+    }
+}
+
+#[test]
+fn a_governor_that_keeps_the_frequency_low_is_told_from_one_that_follows_the_load() {
+    let mut ill = gateway(&[]);
+    let by_processor =
+        |preference: Option<&str>| Governor::Processor { preference: preference.map(str::to_owned) };
+    ill.machine.governors = Ok([by_processor(None), by_processor(Some("balance_performance"))]
+        .map(|governor| (governor, 2))
+        .into());
+    assert_eq!(ill.check("governor-slow"), Verdict::Ok);
+    ill.machine.governors = Ok([Governor::Kernel("powersave".to_owned()), by_processor(Some("power"))]
+        .map(|governor| (governor, 2))
+        .into());
+    assert_eq!(ill.subjects("governor-slow"), ["powersave", "powersave with the preference power"]);
 }
 
 #[test]
@@ -291,7 +328,7 @@ fn the_machine_is_read_again_after_half_a_minute() {
     let reads = std::cell::Cell::new(0);
     let at = |seconds| Duration::from_secs(seconds);
     let mut look = |second| {
-        let read = || {
+        let read = |_: &mut _| {
             reads.set(reads.get() + 1);
             machine()
         };
@@ -310,7 +347,7 @@ fn what_cannot_be_read_is_unknown_and_not_ok() {
     let mut blind = gateway(&[]);
     blind.now.moment = blind.before.moment;
     (blind.shares, blind.now.process.open_files) = (None, None);
-    blind.available = Host::read(Path::new("/nowhere")).available;
+    blind.available = Host::read(Files { root: Path::new("/nowhere") }).available;
     blind.machine = Machine::read(Path::new("/nowhere"));
     let (health, _) = Watched::default().look(&blind, 0);
     let of_daemon = ["drops-rising", "thread-busy", "files-low"];
@@ -324,9 +361,9 @@ fn what_cannot_be_read_is_unknown_and_not_ok() {
         assert!(shown.why.as_ref().is_some_and(|why| !why.is_empty()), "{rule}");
     }
     assert!(
-        matches!(blind.check("memory-low"), Verdict::Unknown(why) if why.starts_with("/nowhere/meminfo: "))
+        matches!(blind.check("memory-low"), Verdict::Unknown(why) if why == "/proc/meminfo is not there")
     );
-    let here = Host::read(Path::new("/proc"));
+    let here = Host::read(Files { root: Path::new("/") });
     assert!(here.available.is_ok_and(|part| part > 0.0 && part <= 1.0) && here.processors.is_some());
 }
 

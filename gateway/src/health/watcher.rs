@@ -1,16 +1,17 @@
-//! One look at the facts: what each rule says, which alerts change, and who is to hear of it.
+//! One round: the verdict of each rule, the alerts that change, and the messages for receivers.
 
 use super::alerts::{Alerts, Moment};
 use super::day::Day;
 use super::groups::Groups;
-use super::machine::Machine;
-use super::model::{Alert, AlertState, Health, Rule as Shown, State};
-use super::rules::{RULES, Rule, Verdict};
+use super::machine::{Log, Machine};
+use super::model::{Alert, AlertState, Health};
+use super::rules::{RULES, Rule, tuned};
 use super::sight::{Counts, Host, Seen, Sight, Span};
 use super::wire::Message;
 use crate::bottleneck::Processors;
 use crate::facts::model::Facts;
 use config::settings::{Health as Settings, Watched};
+use crypto::machine::Files;
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,20 +21,21 @@ const READ_AGAIN: Duration = Duration::from_secs(30);
 /// The default of `service health repeat`.
 const REPEAT_HOURS: u32 = 24;
 
-/// What is kept from one look to the next.
+/// The state between rounds.
 #[derive(Debug, Default)]
 pub(super) struct Watcher {
     before: Option<Counts>,
     processors: Option<Processors>,
     /// The latest reading of the machine with its moment, and the one before.
     pub(super) machines: [Option<(Duration, Machine)>; 2],
+    log: Log,
     alerts: Alerts,
     groups: Groups,
     day: Day,
 }
 
 impl Watcher {
-    /// Looks at a snapshot of facts, `elapsed` after the start; nothing if it is the same as before.
+    /// Applies the rules to a snapshot of facts, `elapsed` after the start; `None` if it is the snapshot of the last round.
     pub(super) fn look(
         &mut self,
         facts: &Facts,
@@ -44,7 +46,7 @@ impl Watcher {
         if self.before.as_ref().is_some_and(|before| before.moment == facts.moment) {
             return None;
         }
-        let Host { processors, available } = Host::read(Path::new("/proc"));
+        let Host { processors, available } = Host::read(Files { root: Path::new("/") });
         let before = self.before.replace(Counts::of(facts));
         let then = std::mem::replace(&mut self.processors, processors);
         let shares = processors.zip(then).and_then(|(now, then)| now.since(then));
@@ -65,15 +67,15 @@ impl Watcher {
         Some(found)
     }
 
-    /// Reads the machine again if it is time. Who takes the readings puts them back.
+    /// Takes the readings out, with a new one if the latest is old. The caller puts them back.
     pub(super) fn read_machine(
         &mut self,
         elapsed: Duration,
-        read: impl FnOnce() -> Machine,
+        read: impl FnOnce(&mut Log) -> Machine,
     ) -> [Option<(Duration, Machine)>; 2] {
         let [latest, earlier] = std::mem::take(&mut self.machines);
         let is_fresh = latest.as_ref().is_some_and(|(at, _)| elapsed.saturating_sub(*at) < READ_AGAIN);
-        if is_fresh { [latest, earlier] } else { [Some((elapsed, read())), latest] }
+        if is_fresh { [latest, earlier] } else { [Some((elapsed, read(&mut self.log))), latest] }
     }
 
     /// Applies all rules.
@@ -85,13 +87,16 @@ impl Watcher {
     ) -> (Health, Vec<Message>) {
         let mut changes = Vec::new();
         let mut verdicts = Vec::with_capacity(RULES.len());
-        for rule in RULES {
-            let verdict = verdict(rule, sight, settings);
-            changes.extend(self.alerts.take(rule, lasts(rule, settings), &verdict, now));
-            verdicts.push((rule, verdict));
+        for tuned in tuned(&settings.rules) {
+            let verdict = tuned.verdict(|rule, threshold| rule.check(sight, threshold));
+            changes.extend(self.alerts.take(tuned.rule, tuned.lasts(), &verdict, now));
+            verdicts.push((tuned, verdict));
         }
         changes.extend(self.alerts.resolve(now));
-        let rules = verdicts.iter().map(|(rule, verdict)| self.shown(rule, verdict, settings)).collect();
+        let is_firing =
+            |rule: &Rule| self.alerts.of_rule(rule.name).any(|alert| alert.state == AlertState::Firing);
+        let rules =
+            verdicts.iter().map(|(tuned, verdict)| tuned.shown(verdict, is_firing(tuned.rule))).collect();
         let health = Health { at: now.wall, rules, alerts: self.alerts.all(), receivers: Vec::new() };
         let messages = self.messages(&changes, &health.alerts, settings, now);
         (health, messages)
@@ -115,50 +120,10 @@ impl Watcher {
             .extend(self.groups.due(&self.alerts, now, repeat(settings)).into_iter().map(Message::Notify));
         messages
     }
-
-    fn shown(&self, rule: &'static Rule, verdict: &Verdict, settings: &Settings) -> Shown {
-        let threshold = threshold(rule, settings);
-        let is_firing = self.alerts.of_rule(rule.name).any(|alert| alert.state == AlertState::Firing);
-        let (state, why, failing) = match verdict {
-            Verdict::Disabled => (State::Disabled, None, 0),
-            Verdict::Unknown(why) => (State::Unknown, Some(why.clone()), 0),
-            Verdict::Failing(troubles) if is_firing => (State::Firing, None, troubles.len()),
-            Verdict::Failing(troubles) => (State::Pending, None, troubles.len()),
-            // It must be gone for a while before the alert is resolved.
-            Verdict::Ok if is_firing => (State::Firing, None, 0),
-            Verdict::Ok => (State::Ok, None, 0),
-        };
-        Shown {
-            rule: rule.name.to_owned(),
-            severity: rule.severity,
-            about: rule.about(threshold),
-            state,
-            why,
-            duration_seconds: lasts(rule, settings).as_secs(),
-            threshold,
-            failing,
-        }
-    }
 }
 
-/// After how long an alert that still fires is told again.
+/// The interval after which an alert that still fires is sent again.
 fn repeat(settings: &Settings) -> Option<Duration> {
     let hours = settings.repeat_hours.unwrap_or(REPEAT_HOURS);
     (hours > 0).then(|| Duration::from_secs(u64::from(hours) * 3600))
-}
-
-fn threshold(rule: &Rule, settings: &Settings) -> Option<u32> {
-    settings.rules.get(rule.name).and_then(|tuning| tuning.threshold).or(rule.threshold)
-}
-
-fn lasts(rule: &Rule, settings: &Settings) -> Duration {
-    let seconds = settings.rules.get(rule.name).and_then(|tuning| tuning.seconds);
-    seconds.map_or(rule.lasts, |seconds| Duration::from_secs(seconds.into()))
-}
-
-fn verdict(rule: &Rule, sight: &Sight<'_>, settings: &Settings) -> Verdict {
-    if settings.rules.get(rule.name).is_some_and(|tuning| tuning.is_disabled) {
-        return Verdict::Disabled;
-    }
-    rule.check(sight, threshold(rule, settings))
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many lines are kept.
 const LINES: usize = 2_000;
-/// How many lines of traces only: those of a busy peer leave the others.
+/// How many lines are kept for traces only: a busy peer must not push out the other lines.
 const TRACED: usize = 1_000;
 /// How many characters of a line are kept.
 const LENGTH: usize = 1_024;
@@ -37,7 +37,7 @@ pub struct Event<'a> {
 /// The last lines of a log, and how many there have been.
 struct Recent {
     lines: VecDeque<LogLine>,
-    /// Those for a trace only.
+    /// Lines for traces only.
     traced: VecDeque<LogLine>,
     logged: u64,
 }
@@ -49,7 +49,7 @@ pub struct Wanted {
     pub subsystem: Option<Subsystem>,
     /// Only those of this peer.
     pub peer: Option<String>,
-    /// Those too that are kept for a trace only.
+    /// Also those that are kept for traces only.
     pub traced: bool,
 }
 

@@ -7,6 +7,7 @@
 //! The subsystem of an event is the module that has logged it. The program that has the log asks [`is_on`] and [`is_traced`].
 
 pub mod kept;
+pub mod limit;
 pub mod service;
 
 use config::settings::{Log, LogLevel};
@@ -73,7 +74,7 @@ impl Subsystem {
     }
 }
 
-/// A level as a number: the more, the less urgent.
+/// A level as a number: 0 is the most urgent.
 fn number(level: Level) -> u8 {
     match level {
         Level::ERROR => 0,
@@ -118,9 +119,9 @@ fn is_on_at(level: Level, subsystem: Subsystem) -> bool {
     number(level) <= LEVELS[subsystem as usize].load(Ordering::Relaxed)
 }
 
-/// What is traced: a peer of a subsystem.
+/// The traced peers, each with its subsystem. A client has one trace at most, and there are eight clients.
 static TRACES: RwLock<Vec<(Subsystem, String)>> = RwLock::new(Vec::new());
-/// Whether anything is.
+/// Whether there is a trace: events need not take the lock without one.
 static ARE_TRACES: AtomicBool = AtomicBool::new(false);
 
 /// A trace of one peer, which ends when this is dropped.

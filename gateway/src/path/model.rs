@@ -117,6 +117,15 @@ words! {
     }
 }
 
+/// A time as text in milliseconds, with at least three digits.
+pub fn milliseconds(seconds: f64) -> String {
+    match 1000.0 * seconds {
+        time if time < 10.0 => format!("{time:.2} ms"),
+        time if time < 100.0 => format!("{time:.1} ms"),
+        time => format!("{time:.0} ms"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -127,13 +127,21 @@ async fn an_address_that_is_refused_keeps_the_message_from_no_other() {
 }
 
 #[tokio::test]
+async fn a_name_that_is_no_host_name_is_reported_as_such() {
+    let server = Server { host: "mail server", protection: Protection::Tls, ..to(25, None) };
+    let error = send(&server, &MESSAGE, DEADLINE).await.expect_err("no name");
+    assert!(matches!(error, MailError::Name(_)) && !error.is_temporary(), "{error}");
+    assert!(error.to_string().contains("mail server") && !error.to_string().contains("URL"), "{error}");
+}
+
+#[tokio::test]
 async fn a_server_without_starttls_gets_no_message() {
     let (port, served) = server(&["220 a\r\n", "250 a\r\n", "never"]).await;
     let der =
         rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("signed").cert.der().to_vec();
     let server = Server { protection: Protection::StartTls, authority: Some(&der), ..to(port, None) };
     let error = send(&server, &MESSAGE, DEADLINE).await.expect_err("it is not sent in clear");
-    assert!(matches!(error, MailError::NoStartTls), "{error}");
+    assert!(matches!(error, MailError::NoStartTls) && !error.to_string().contains("none"), "{error}");
     assert_eq!(served.await.expect("served"), "EHLO gw.example\r\n");
     // What a third party adds to the answer is not taken for the server's.
     let (port, _served) =

@@ -58,7 +58,7 @@ pub struct TunTransmit {
     /// The number of consecutively refused super-packets.
     refused: u32,
     tally: Arc<Tally>,
-    /// Packets of the last batch that the interface refused.
+    /// Packets of the last batch that the interface refused, while a capture wants drops.
     lost: Vec<usize>,
 }
 
@@ -203,7 +203,9 @@ impl TunTransmit {
                     // The interface is down or deleted: writing single packets would fail as well.
                     Err(Errno::IO | Errno::BADFD) => {
                         drops.count(DropReason::InsideRefused, group.count);
-                        self.lost.extend(self.coalescer.packets(group));
+                        if batch.notes_drops() {
+                            self.lost.extend(self.coalescer.packets(group));
+                        }
                         continue;
                     }
                     Err(_) => {}
@@ -214,7 +216,9 @@ impl TunTransmit {
                     [IoSlice::new(const { &[0; VirtioHeader::LENGTH] }), IoSlice::new(batch.packet(index))];
                 if write(&pieces).is_err() {
                     drops.count(DropReason::InsideRefused, 1);
-                    self.lost.push(index);
+                    if batch.notes_drops() {
+                        self.lost.push(index);
+                    }
                 }
             }
         }

@@ -8,7 +8,7 @@ use base64ct::{Base64, Encoding};
 use lab::wait_until;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 /// Speaks SMTP with whoever connects, and passes on what it is told.
@@ -52,6 +52,16 @@ fn converse(mut stream: TcpStream) -> Option<String> {
     }
 }
 
+/// The next mail about a rule. On a slow machine the tunnel comes up late, and `tunnel-down` sends mail, too.
+fn mail_about(rule: &str, mails: &Receiver<String>) -> String {
+    loop {
+        let said = mails.recv_timeout(Duration::from_secs(60)).expect(rule);
+        if said.lines().any(|line| line.starts_with("Subject: ") && line.contains(rule)) {
+            return said;
+        }
+    }
+}
+
 #[test]
 fn alerts_are_mailed_and_servers_that_do_harm_delay_nobody() {
     let Some(mut router) = Router::stopped() else { return };
@@ -90,7 +100,7 @@ fn alerts_are_mailed_and_servers_that_do_harm_delay_nobody() {
     });
     router.commits(&wanted.iter().map(String::as_str).collect::<Vec<_>>());
     router.commits(&["set interfaces wireguard wg0 disable-offload tun-uso"]);
-    let said = mails.recv_timeout(Duration::from_secs(60)).expect("a mail");
+    let said = mail_about("offload-off", &mails);
     for line in
         ["MAIL FROM:<postern@", "RCPT TO:<operator@example.net>", "Subject: [firing] warning offload-off on "]
     {
@@ -118,6 +128,6 @@ fn alerts_are_mailed_and_servers_that_do_harm_delay_nobody() {
     // Neither a commit nor a packet waits for it.
     router.commits(&["delete interfaces wireguard wg0 disable-offload"]);
     assert!(answers(&router.lab, "a", "10.66.0.2"));
-    let said = mails.recv_timeout(Duration::from_secs(60)).expect("another mail");
+    let said = mail_about("offload-off", &mails);
     assert!(said.contains("Subject: [resolved] "), "{said}");
 }

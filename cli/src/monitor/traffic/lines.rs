@@ -1,7 +1,7 @@
 //! A captured packet as a line, for people or as JSON.
 
 use super::blocks::Packet;
-use crate::output::timestamp;
+use crate::output::{printable, timestamp_micros};
 use packet::DropReason;
 use packet::header::flow::Flow;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ pub(super) fn text(packet: &Packet) -> String {
     };
     let layer = if packet.is_outer { " outside" } else { "" };
     let (direction, about) = (direction(packet), about.unwrap_or_default());
-    format!("{} {direction}{layer}{about}: {what}, {} bytes", time(packet), packet.length)
+    format!("{} {direction}{layer}{about}: {what}, {} bytes", timestamp_micros(packet.at), packet.length)
 }
 
 /// The same as JSON.
@@ -26,7 +26,7 @@ pub(super) fn json(packet: &Packet) -> Value {
     let flow = flow(packet);
     let of = |of: fn(&Line) -> &String| flow.as_ref().map(of);
     json!({
-        "time": time(packet),
+        "time": timestamp_micros(packet.at),
         "direction": direction(packet),
         "layer": if packet.is_outer { "outside" } else { "inside" },
         "peer": peer,
@@ -51,17 +51,6 @@ fn parts(comment: &str) -> (Option<&str>, Option<(&str, &str)>) {
         Some(drop) => (peer, Some(drop)),
         None => (Some(comment), None),
     }
-}
-
-/// A name of another machine must not write on the terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { '?' } else { char }).collect()
-}
-
-/// To the microsecond.
-fn time(packet: &Packet) -> String {
-    let whole = timestamp(packet.at.as_secs());
-    format!("{}.{:06}Z", whole.trim_end_matches('Z'), packet.at.subsec_micros())
 }
 
 /// The ends of a packet.

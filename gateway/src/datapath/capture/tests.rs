@@ -1,7 +1,7 @@
 use super::*;
 use crate::datapath::protocol::{PeerState, Tunnel};
 use crate::datapath::staging::Budget;
-use crate::datapath::{admit, classify, decrypt, encrypt, transmit};
+use crate::datapath::{admit, decrypt, encrypt, transmit};
 use packet::DropCounters;
 use tunnel::PeerId;
 
@@ -136,16 +136,32 @@ fn what_an_engine_did_not_seal_is_not_shown_as_a_packet_of_the_outside() {
 }
 
 #[test]
-fn what_the_queue_of_handshakes_refuses_is_of_the_stage_punt() {
+fn stages_before_decryption_and_behind_encryption_have_outer_packets() {
+    let outer = |direction, stages: &[&'static Stage]| -> Vec<&str> {
+        stages.iter().filter(|stage| is_outer(direction, stage)).map(|stage| stage.name).collect()
+    };
+    assert_eq!(
+        outer(Direction::Inbound, INBOUND),
+        ["receive", "classify", "punt", "check", "decrypt", "accept"]
+    );
+    assert_eq!(outer(Direction::Outbound, OUTBOUND), ["wrap", "transmit"]);
+}
+
+#[test]
+fn peers_are_noted_only_for_captures_of_drops_and_found_in_any_order() {
     let captures = Arc::<Captures>::default();
     let open = captures.open(wanted(Which::Dropped));
-    let (mut batch, mut tap) = (batch(2), Tap::new(Direction::Inbound));
+    let (mut batch, mut tap) = (batch(4), Tap::new(Direction::Inbound));
     tap.begin(&captures, &mut batch);
-    batch.note_drop(0, DropReason::ControlQueueFull);
-    batch.note_drop(1, DropReason::UnknownSa);
-    tap.report(&classify::INBOUND, &mut batch);
-    let stages: Vec<_> = taken(open.ring()).iter().map(|(_, drop)| drop.map(|drop| drop.1)).collect();
-    assert_eq!(stages, [Some("punt"), Some("classify")]);
+    let (berlin, rome) = (peer("berlin"), peer("rome"));
+    tap.note_owners([(2..4, &rome), (0..1, &berlin)].into_iter());
+    (0..4).for_each(|index| batch.note_drop(index, DropReason::ForeignSource));
+    tap.report(&admit::STAGE, &mut batch);
+    let peers: Vec<_> =
+        std::iter::from_fn(|| open.ring().take().map(|packet| packet.peer.map(|peer| peer.to_string())))
+            .collect();
+    let named = |name: &str| Some(name.to_owned());
+    assert_eq!(peers, [named("berlin"), None, named("rome"), named("rome")]);
 }
 
 #[test]
@@ -159,8 +175,10 @@ fn a_capture_that_ends_is_left_at_the_next_burst_and_its_memory_is_free_at_once(
     assert_eq!((ring.free.1.len(), ring.full.1.len()), (0, 0));
     tap.carry(0..1, &peer("berlin"), &batch);
     assert_eq!(ring.lost(), 1, "the burst under way finds no room");
+    tap.keep_received(&batch);
     tap.begin(&captures, &mut batch);
     assert!(!tap.is_on() && !tap.wants_drops());
+    assert_eq!((tap.received.0.capacity(), tap.owners.capacity()), (0, 0), "it keeps no memory");
     batch.drop_packet(0, DropReason::NoRoute, &drops);
     assert_eq!(batch.noted_drops().count(), 0);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// How much was taken, and how much was lost.
+/// Packets that were taken, and packets that were lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lossy {
     /// What arrived and was taken.
@@ -12,7 +12,7 @@ pub struct Lossy {
 }
 
 impl Lossy {
-    /// The difference to counters that were read before; none if they went back.
+    /// The difference to an earlier reading; `None` if the counters were reset.
     pub(in super::super) fn since(self, before: Self) -> Option<Self> {
         Some(Self { taken: self.taken.checked_sub(before.taken)?, lost: self.lost.checked_sub(before.lost)? })
     }
@@ -75,12 +75,9 @@ pub fn advanced_errors(text: &str) -> Option<u64> {
     (!pairs.is_empty()).then(|| total.unwrap_or_else(sum))
 }
 
-/// Huge pages, and those that nobody has: `/proc/meminfo`.
-pub fn huge_pages(text: &str) -> Option<(u64, u64)> {
-    let value = |name: &str| {
-        text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
-    };
-    Some((value("HugePages_Total:")?, value("HugePages_Free:")?))
+/// The number of huge pages, from `/proc/meminfo`.
+pub fn huge_pages(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("HugePages_Total:"))?.trim().parse().ok()
 }
 
 /// Whether a value of `OPENSSL_ia32cap` hides the AES instructions: with `~` it is what is taken away, without it what is left.
@@ -143,7 +140,7 @@ mod tests {
     #[test]
     fn huge_pages_are_counted() {
         let text = "MemTotal: 1 kB\nHugePages_Total:     512\nHugePages_Free:       16\n";
-        assert_eq!(huge_pages(text), Some((512, 16)));
+        assert_eq!(huge_pages(text), Some(512));
         assert_eq!(huge_pages("HugePages_Total: x"), None);
     }
 }

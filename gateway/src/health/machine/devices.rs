@@ -1,9 +1,8 @@
 //! QuickAssist devices, with what explains why one does not work.
 
 use super::counters::advanced_errors;
-use super::files::{Files, Known};
 use crypto::machine::qat::{self, Qat, State};
-use crypto::machine::{Identity, Machine as Means};
+use crypto::machine::{Files, Identity, Known, Machine as Means};
 
 /// A device.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +32,7 @@ const ALIASES: u64 = 16 << 20;
 
 pub(super) fn read(files: Files<'_>, means: &Means) -> Known<Vec<Device>> {
     files.names("sys/bus/pci/devices")?;
-    let found = qat::devices(files.root);
+    let found = qat::devices_of(files, means);
     // It has a megabyte or two: it is read once, and where it explains something.
     let is_asked = found.iter().any(|qat| qat.state == State::NoDriver);
     let aliases = if is_asked { aliases(files) } else { Vec::new() };
@@ -47,22 +46,15 @@ pub(super) fn read(files: Files<'_>, means: &Means) -> Known<Vec<Device>> {
 
 fn read_one(files: Files<'_>, qat: Qat, identity: Option<&'static Identity>, aliases: &[String]) -> Device {
     let folder = format!("sys/bus/pci/devices/{}", qat.address);
-    let mut errors = Vec::new();
-    let mut counts_errors = false;
-    for name in ["qat_ras/errors_fatal", "qat_ras/errors_nonfatal"] {
-        if let Ok(count) = files.number::<u64>(&format!("{folder}/{name}")) {
-            counts_errors = true;
-            errors.push((format!("/{folder}/{name}"), count));
-        }
-    }
-    for name in ["aer_dev_fatal", "aer_dev_nonfatal"] {
-        if let Some(count) =
-            files.text(&format!("{folder}/{name}")).ok().and_then(|text| advanced_errors(&text))
-        {
-            counts_errors = true;
-            errors.push((format!("/{folder}/{name}"), count));
-        }
-    }
+    let of_driver = qat.errors.iter().filter(|(name, _)| matches!(*name, "fatal" | "nonfatal"));
+    let of_driver = of_driver.map(|(_, known)| (known.source.clone(), known.value));
+    let of_bus = ["aer_dev_fatal", "aer_dev_nonfatal"].into_iter().filter_map(|name| {
+        let path = format!("{folder}/{name}");
+        let count = advanced_errors(&files.text(&path).ok()?)?;
+        Some((format!("/{path}"), count))
+    });
+    let mut errors: Vec<(String, u64)> = of_driver.chain(of_bus).collect();
+    let counts_errors = !errors.is_empty();
     errors.retain(|(_, count)| *count > 0);
     Device {
         module: identity.map_or("intel_qat", |identity| identity.module),
@@ -117,20 +109,17 @@ fn missing(files: Files<'_>, identity: &Identity) -> Vec<&'static str> {
     identity.firmware().iter().copied().filter(|name| !is_there(name)).collect()
 }
 
-/// Whether debugfs has the folder of the device.
+/// Whether debugfs has the heartbeat of the device.
 fn debug(files: Files<'_>, qat: &Qat) -> Known<()> {
-    let names = files.names("sys/kernel/debug")?;
-    if names.is_empty() {
-        return Err("/sys/kernel/debug is empty: mount -t debugfs none /sys/kernel/debug".to_owned());
-    }
-    let short = qat.address.strip_prefix("0000:").unwrap_or(&qat.address);
-    let is_its = |name: &&String| {
-        name.starts_with("qat_") && name.ends_with(&format!("_{short}"))
-            || name.starts_with("qat_") && name.ends_with(&format!("_{}", qat.address))
+    let Some(folder) = &qat.debug_folder else {
+        let is_empty = files.names("sys/kernel/debug")?.is_empty();
+        return Err(if is_empty {
+            "/sys/kernel/debug is empty: mount -t debugfs none /sys/kernel/debug".to_owned()
+        } else {
+            format!("/sys/kernel/debug has no folder of {}", qat.address)
+        });
     };
-    let folder = names.iter().find(is_its);
-    let folder = folder.ok_or_else(|| format!("/sys/kernel/debug has no folder of {}", qat.address))?;
-    let heartbeat = format!("sys/kernel/debug/{folder}/heartbeat");
+    let heartbeat = format!("{folder}/heartbeat");
     if !files.has(&heartbeat) {
         return Err(format!("/{heartbeat} is not there: the driver has it from Linux 6.6 on"));
     }

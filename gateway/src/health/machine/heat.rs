@@ -1,7 +1,7 @@
 //! Temperatures, and how often processors were slowed down because of them: `/sys/class/hwmon`, `/sys/class/thermal` and
 //! `thermal_throttle` of each processor (Documentation/hwmon/sysfs-interface, Documentation/admin-guide/thermal).
 
-use super::files::{Files, Known};
+use crypto::machine::{Files, Known};
 use std::collections::BTreeMap;
 
 /// How near to its limit a sensor is hot, in thousandths of a degree.
@@ -107,8 +107,7 @@ fn read_zone(files: Files<'_>, zone: &str, heat: &mut Heat) {
 }
 
 fn hot(name: &str, now: i64, limit: i64) -> Hot {
-    let name = name.chars().take(80).map(|c| if c.is_control() { '?' } else { c }).collect();
-    Hot { name, celsius: now / 1000, limit: limit / 1000 }
+    Hot { name: name.chars().take(80).collect(), celsius: now / 1000, limit: limit / 1000 }
 }
 
 fn throttled(files: Files<'_>) -> BTreeMap<String, u64> {

@@ -1,6 +1,6 @@
 //! Network interfaces: how large their packets may be, and which one takes the largest.
 
-use super::files::{Files, Known};
+use crypto::machine::{Files, Known};
 
 /// The interfaces of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

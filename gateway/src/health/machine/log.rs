@@ -1,8 +1,9 @@
 //! What the kernel has said of accelerators and of memory: `/dev/kmsg`, or a file of its log in a copy of a machine.
 //! <https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg>
 
-use super::files::{Files, Known, why};
 use super::topics::{Topic, topic};
+use crypto::machine::{Files, Known, why};
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -32,39 +33,74 @@ pub struct Said {
     pub text: String,
 }
 
-/// The lines of the log of this machine, or of a copy of one.
-pub(super) fn read(files: Files<'_>) -> Known<Vec<Said>> {
-    let known = lines(files, KMSG).map(|text| parse(&text));
-    // Files of this machine may be of another boot, and of weeks.
-    if known.is_ok() || files.root == Path::new("/") {
-        return known;
-    }
-    COPIES.iter().find_map(|path| lines(files, path).ok()).map(|text| parse(&text)).map_or(known, Ok)
+/// The log of a machine. That of the kernel that runs is read on from where the last reading ended.
+#[derive(Debug, Default)]
+pub(in super::super) struct Log {
+    kmsg: Option<File>,
+    said: Vec<Said>,
 }
 
-fn lines(files: Files<'_>, path: &str) -> Known<String> {
-    let failed = |error: io::Error| why(path, &error);
-    let mut file = files.open(path).map_err(failed)?;
-    let about = file.metadata().map_err(failed)?;
+impl Log {
+    /// The lines so far.
+    pub(super) fn read(&mut self, files: Files<'_>) -> Known<Vec<Said>> {
+        let mut known = self.read_kernel(files);
+        if known.is_err() {
+            *self = Self::default();
+            // Files of this machine may be of another boot, and of weeks.
+            if files.root != Path::new("/") {
+                known = COPIES.iter().find_map(|path| read_copy(files, path)).map_or(known, Ok);
+            }
+        }
+        known
+    }
+
+    fn read_kernel(&mut self, files: Files<'_>) -> Known<Vec<Said>> {
+        let failed = |error: io::Error| why(KMSG, &error);
+        let kmsg = if let Some(kmsg) = &mut self.kmsg {
+            kmsg
+        } else {
+            let file = files.open(KMSG).map_err(failed)?;
+            let about = file.metadata().map_err(failed)?;
+            if about.is_file() {
+                return last_part(file, about.len()).map(|text| parse(&text)).map_err(failed);
+            }
+            if !about.file_type().is_char_device() || about.rdev() != KMSG_DEVICE {
+                return Err(format!("/{KMSG} is not the log of the kernel"));
+            }
+            self.kmsg.insert(file)
+        };
+        let text = records(kmsg).map_err(failed)?;
+        add(&mut self.said, &text);
+        Ok(self.said.clone())
+    }
+}
+
+fn read_copy(files: Files<'_>, path: &str) -> Option<Vec<Said>> {
+    let file = files.open(path).ok()?;
+    let about = file.metadata().ok().filter(Metadata::is_file)?;
+    Some(parse(&last_part(file, about.len()).ok()?))
+}
+
+/// The end of a file, which has the latest lines.
+fn last_part(mut file: File, length: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
-    if about.is_file() {
-        // The latest lines are the last ones.
-        file.seek(SeekFrom::Start(about.len().saturating_sub(BYTES))).map_err(failed)?;
-        file.take(BYTES).read_to_end(&mut bytes).map_err(failed)?;
-        return Ok(String::from_utf8_lossy(&bytes).into_owned());
-    }
-    if !about.file_type().is_char_device() || about.rdev() != KMSG_DEVICE {
-        return Err(format!("/{path} is not the log of the kernel"));
-    }
+    file.seek(SeekFrom::Start(length.saturating_sub(BYTES)))?;
+    file.take(BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The records that were not read yet.
+fn records(kmsg: &mut impl Read) -> io::Result<String> {
+    let mut bytes = Vec::new();
     let mut record = vec![0; RECORD];
     for _ in 0..RECORDS {
-        match file.read(&mut record) {
+        match kmsg.read(&mut record) {
             Ok(0) => break,
             Ok(read) => bytes.extend_from_slice(&record[..read]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             // The record was overwritten before it was read.
             Err(error) if error.raw_os_error() == Some(libc::EPIPE) => {}
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(error),
         }
         if bytes.len() as u64 > BYTES {
             break;
@@ -77,6 +113,12 @@ fn lines(files: Files<'_>, path: &str) -> Known<String> {
 /// several boots only those of the last one.
 pub fn parse(text: &str) -> Vec<Said> {
     let mut said = Vec::new();
+    add(&mut said, text);
+    said
+}
+
+/// Adds the lines of a text to those before it.
+fn add(said: &mut Vec<Said>, text: &str) {
     for message in text.lines().filter_map(message) {
         // It is the first message of a kernel.
         if message.starts_with("Linux version ") {
@@ -85,7 +127,6 @@ pub fn parse(text: &str) -> Vec<Said> {
         said.extend(about(message));
     }
     said.drain(..said.len().saturating_sub(KEPT));
-    said
 }
 
 /// What the kernel says in a line; nothing if another program says it.
@@ -135,7 +176,7 @@ fn after_words(mut text: &str, count: usize) -> Option<&str> {
     Some(text.trim_start())
 }
 
-/// A message without the moment, and who it is from: `[    5.140900][   T12] `.
+/// A message without its time and its caller: `[    5.140900][   T12] `.
 fn without_moments(mut message: &str) -> &str {
     while let Some((within, rest)) = message.strip_prefix('[').and_then(|it| it.split_once(']')) {
         let number = within.trim().trim_start_matches(['T', 'C']);
@@ -151,8 +192,8 @@ fn about(message: &str) -> Option<Said> {
     let lower = message.to_lowercase();
     let devices = devices(&lower);
     let topic = topic(&lower, &devices)?;
-    let shown = |c: char| if c.is_control() { '?' } else { c };
-    Some(Said { topic, devices, text: message.trim().chars().take(300).map(shown).collect() })
+    let text: String = message.trim().chars().take(300).collect();
+    Some(Said { topic, devices, text: text.replace(char::is_control, "?") })
 }
 
 /// The words in a line that name a device.
@@ -200,6 +241,31 @@ pub(in super::super) fn unresolved(log: &[Said], topic: Topic) -> Option<&Said> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
+
+    /// One record a read, as `/dev/kmsg`, and `EAGAIN` after the last.
+    struct Records(Vec<&'static str>);
+
+    impl Read for Records {
+        fn read(&mut self, mut into: &mut [u8]) -> io::Result<usize> {
+            if self.0.is_empty() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            into.write(self.0.remove(0).as_bytes())
+        }
+    }
+
+    #[test]
+    fn records_are_read_on_from_where_the_last_reading_ended() {
+        let mut kmsg = Records(vec!["3,812,93012345,-;qat_dev0: heartbeat failed\n"]);
+        let mut said = Vec::new();
+        add(&mut said, &records(&mut kmsg).expect("readable"));
+        add(&mut said, &records(&mut kmsg).expect("readable"));
+        assert_eq!(said.len(), 1, "nothing is read twice");
+        kmsg.0.push("3,813,93012345,-;qat_dev0: ring buffer overflow\n");
+        add(&mut said, &records(&mut kmsg).expect("readable"));
+        assert_eq!(said.iter().map(|it| it.topic).collect::<Vec<_>>(), [Topic::Heartbeat, Topic::Overflow]);
+    }
 
     fn topics(text: &str) -> Vec<Topic> {
         parse(text).into_iter().map(|said| said.topic).collect()
@@ -281,9 +347,9 @@ mod tests {
         let filler =
             "Nov 27 10:00:00 gw sshd[9]: nothing of note in this line\n".repeat(BYTES as usize / 57 + 9);
         std::fs::write(root.path().join("var/log/kern.log"), format!("{bad}{filler}")).expect("writable");
-        assert_eq!(read(files).map(|said| said.len()), Ok(0));
+        assert_eq!(Log::default().read(files).map(|said| said.len()), Ok(0));
         std::fs::write(root.path().join("var/log/kern.log"), format!("{filler}{bad}")).expect("writable");
-        assert_eq!(read(files).map(|said| said.len()), Ok(1));
+        assert_eq!(Log::default().read(files).map(|said| said.len()), Ok(1));
     }
 
     #[test]

@@ -3,26 +3,24 @@
 
 mod counters;
 mod devices;
-mod files;
+mod governor;
 mod heat;
 mod links;
 mod log;
 mod topics;
 
 pub use counters::{advanced_errors, hides_aes, huge_pages, softnet, udp, udp6};
-pub use files::Known;
 pub use log::parse as parse_log;
 
 pub(super) use counters::Lossy;
 pub(super) use devices::Device;
-pub(super) use files::Files;
+pub(super) use governor::Governor;
 pub(super) use heat::Heat;
 pub(super) use links::Links;
-pub(super) use log::{Said, heat, unresolved};
+pub(super) use log::{Log, Said, heat, unresolved};
 pub(super) use topics::Topic;
 
-use crypto::machine::Machine as Means;
-use crypto::machine::Processor;
+use crypto::machine::{Files, Known, Machine as Means, Processor};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -36,13 +34,13 @@ pub(super) struct Machine {
     pub(super) log: Known<Vec<Said>>,
     pub(super) heat: Known<Heat>,
     /// How many processors have each governor of the frequency.
-    pub(super) governors: Known<BTreeMap<String, usize>>,
+    pub(super) governors: Known<BTreeMap<Governor, usize>>,
     /// Packets that wait for a processor.
     pub(super) backlog: Known<Lossy>,
     /// UDP datagrams that wait for a program.
     pub(super) datagrams: Known<Lossy>,
-    /// Huge pages, and those that nobody has.
-    pub(super) huge_pages: Known<(u64, u64)>,
+    /// How many huge pages there are.
+    pub(super) huge_pages: Known<u64>,
     pub(super) links: Known<Links>,
     /// Seconds since the machine has started.
     pub(super) uptime: Known<f64>,
@@ -59,9 +57,9 @@ fn is_processor(name: &str) -> bool {
 }
 
 impl Machine {
-    /// Reads this machine.
-    pub(super) fn here() -> Self {
-        let mut machine = Self::read(Path::new("/"));
+    /// Reads this machine, and what has been added to the log of its kernel.
+    pub(super) fn here(log: &mut Log) -> Self {
+        let mut machine = Self::read_files(Files { root: Path::new("/") }, log);
         machine.clock = port::clock::is_synchronised().map_err(|error| format!("adjtimex: {error}"));
         // Files say what is set for a daemon; this one has what is set for it.
         machine.masks = std::env::var("OPENSSL_ia32cap")
@@ -75,18 +73,24 @@ impl Machine {
 
     /// Reads the machine whose `/proc`, `/sys`, `/dev`, `/lib` and `/etc` are below this root.
     pub(super) fn read(root: &Path) -> Self {
-        let files = Files { root };
-        let means = Means::read(root);
+        Self::read_files(Files { root }, &mut Log::default())
+    }
+
+    fn read_files(files: Files<'_>, log: &mut Log) -> Self {
+        let means = Means::read(files.root);
         let text = |path: &str, parsed: fn(&str) -> Option<Lossy>| {
             let odd = || format!("/{path} has not the form that is known");
             files.text(path).and_then(|text| parsed(&text).ok_or_else(odd))
         };
-        let processor = files.text("proc/cpuinfo").map(|_| means.processor.clone());
+        let processor = match means.processor.count {
+            0 => files.text("proc/cpuinfo").map(|_| means.processor.clone()),
+            _ => Ok(means.processor.clone()),
+        };
         Self {
             devices: devices::read(files, &means),
-            log: log::read(files),
+            log: log.read(files),
             heat: heat::read(files),
-            governors: governors(files),
+            governors: governor::read(files),
             backlog: text("proc/net/softnet_stat", softnet),
             datagrams: datagrams(text("proc/net/snmp", udp), text("proc/net/snmp6", udp6)),
             huge_pages: pages(files),
@@ -99,20 +103,16 @@ impl Machine {
     }
 }
 
-/// Huge pages of all sizes, and those that nobody has; `/proc/meminfo` has those of one size only.
-fn pages(files: Files<'_>) -> Known<(u64, u64)> {
+/// Huge pages of all sizes; `/proc/meminfo` has those of one size only.
+fn pages(files: Files<'_>) -> Known<u64> {
     let sizes = files.names("sys/kernel/mm/hugepages").unwrap_or_default();
-    let counts = sizes.iter().filter_map(|size| {
-        let of = |name: &str| files.number::<u64>(&format!("sys/kernel/mm/hugepages/{size}/{name}")).ok();
-        Some((of("nr_hugepages")?, of("free_hugepages")?))
-    });
-    let sum =
-        |(all, free): (u64, u64), (more, unused)| (all.saturating_add(more), free.saturating_add(unused));
-    if let Some(known) = counts.reduce(sum) {
-        return Ok(known);
+    let count =
+        |size: &String| files.number::<u64>(&format!("sys/kernel/mm/hugepages/{size}/nr_hugepages")).ok();
+    if let Some(all) = sizes.iter().filter_map(count).reduce(u64::saturating_add) {
+        return Ok(all);
     }
     let text = files.text("proc/meminfo")?;
-    huge_pages(&text).ok_or_else(|| "/proc/meminfo has no HugePages_Free".to_owned())
+    huge_pages(&text).ok_or_else(|| "/proc/meminfo has no HugePages_Total".to_owned())
 }
 
 fn uptime(files: Files<'_>) -> Known<f64> {
@@ -126,32 +126,6 @@ fn uptime(files: Files<'_>) -> Known<f64> {
 fn datagrams(four: Known<Lossy>, six: Known<Lossy>) -> Known<Lossy> {
     let (four, six) = (four?, six.unwrap_or_default());
     Ok(Lossy { taken: four.taken.saturating_add(six.taken), lost: four.lost.saturating_add(six.lost) })
-}
-
-/// The governors, with the driver and the preference for those that leave the choice to the processor.
-fn governors(files: Files<'_>) -> Known<BTreeMap<String, usize>> {
-    let processors = files.names("sys/devices/system/cpu")?;
-    let mut governors = BTreeMap::new();
-    let mut problem = None;
-    for processor in processors.iter().filter(|name| is_processor(name)) {
-        let file = |name: &str| files.text(&format!("sys/devices/system/cpu/{processor}/cpufreq/{name}"));
-        match file("scaling_governor") {
-            Ok(governor) => {
-                let driver = file("scaling_driver").unwrap_or_default();
-                // The powersave of these two is no governor that stays low: it is their default, and follows the load. A processor that
-                // chooses the frequency by itself (HWP) has a preference beside it. <https://docs.kernel.org/admin-guide/pm/intel_pstate.html>
-                let follows =
-                    ["intel_pstate", "amd-pstate-epp"].contains(&&*driver) && governor == "powersave";
-                let preference =
-                    || file("energy_performance_preference").unwrap_or_else(|_| "no preference".to_owned());
-                let word = if follows { format!("{governor}, {}", preference()) } else { governor };
-                *governors.entry(word).or_default() += 1;
-            }
-            Err(why) => problem = problem.or(Some(why)),
-        }
-    }
-    let problem = problem.unwrap_or_else(|| "/sys/devices/system/cpu has no processor".to_owned());
-    if governors.is_empty() { Err(problem) } else { Ok(governors) }
 }
 
 /// Files that set the environment of the daemon, or of all programs.

@@ -1,13 +1,13 @@
 //! Rules about QuickAssist devices: whether they are there, work, and are used.
 
-use super::super::machine::{Device, Known, Machine, Said, Topic, unresolved};
+use super::super::machine::{Device, Machine, Said, Topic, unresolved};
 use super::super::sight::{Seen, Span};
 use super::configured::configured;
 use super::{Found, Trouble};
 use crate::api::model::{CryptoEngine, EngineState};
 use config::settings::watched::Suite;
-use crypto::machine::has_qat_in_truth;
 use crypto::machine::qat::{Known as Counted, State};
+use crypto::machine::{Known, Processor, has_qat_in_truth};
 
 /// Requests without a response: more than a device has in its rings while it works. The kernel's drivers have 512 for each instance.
 const WAITING: u64 = 512;
@@ -51,7 +51,7 @@ pub(super) fn absent(seen: &Seen<'_>, _: u32) -> Found {
         return Ok(Vec::new());
     }
     let processor = seen.machine.processor.as_ref().ok();
-    let is_virtual = processor.is_some_and(|it| it.hypervisor.is_some() || it.has_flag("hypervisor"));
+    let is_virtual = processor.is_some_and(Processor::is_virtual);
     let has_one = !is_virtual && processor.is_some_and(has_qat_in_truth);
     let wanted = seen.configured.as_ref().map(|watched| watched.accelerators);
     let model = processor.map(|it| it.model.clone()).unwrap_or_default();
@@ -74,7 +74,7 @@ pub(super) fn absent(seen: &Seen<'_>, _: u32) -> Found {
     Ok(vec![Trouble::new("QuickAssist", sentence, remedy)])
 }
 
-/// Whether a device is one of the host, for its virtual machines: it has functions that are passed on.
+/// Devices without a driver, and why: no driver exists, the kernel lacks its module, or the module is not loaded.
 pub(super) fn without_driver(seen: &Seen<'_>, _: u32) -> Found {
     let one = |device: &Device| {
         if device.qat.state != State::NoDriver {
@@ -199,7 +199,7 @@ fn is_about(said: &Said, device: &Device) -> bool {
         || said.devices.contains(&device.qat.name())
 }
 
-/// What the ciphers of `esp-group` are called that no device takes.
+/// Whether devices accelerate the cipher of an `esp-group`.
 fn is_offloadable(suite: &Suite) -> bool {
     let cipher = &suite.encryption;
     (cipher.starts_with("aes") || cipher == "3des") && !cipher.contains("gmac")
@@ -418,7 +418,7 @@ pub(super) fn memory(seen: &Seen<'_>, _: u32) -> Found {
         it.name.starts_with("dpdk") && !matches!(it.state, EngineState::InUse | EngineState::Absent)
     };
     match (lent.filter(|_| engines.iter().any(is_wanted)), &seen.machine.huge_pages) {
-        (Some(device), Ok((0, _))) => found.push(trouble(
+        (Some(device), Ok(0)) => found.push(trouble(
             device,
             format!("{} is for DPDK, which needs huge pages, and there are none.", called(device)),
             "sysctl vm.nr_hugepages=1024, and at each start by a file in /etc/sysctl.d",

@@ -70,8 +70,8 @@ pub(super) fn mtu(seen: &Seen<'_>, _: u32) -> Found {
         found.extend(wrong(path.clone(), *mtu, format!("set {path}")));
     }
     for (tunnel, bytes) in links.tunnels.iter().filter(|(name, _)| watched.tunnels.contains(name)) {
-        // What the configuration says of it was looked at.
-        if found.iter().any(|it| it.subject.contains(&format!(" {tunnel} "))) {
+        // Its configured MTU is reported already.
+        if found.iter().any(|it| it.subject == format!("interfaces wireguard {tunnel} mtu")) {
             continue;
         }
         let is_wireguard = tunnel.starts_with("wg");

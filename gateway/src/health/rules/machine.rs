@@ -1,9 +1,9 @@
 //! Rules about the machine: its processors, memory, network counters and clock.
 
-use super::super::machine::{Heat, Known, Lossy, Machine, heat as told_heat};
+use super::super::machine::{Governor, Heat, Lossy, Machine, heat as told_heat};
 use super::super::sight::{Seen, Span};
 use super::{Found, Trouble, part};
-use crypto::machine::{Capability, Certainty, has_aes_in_truth};
+use crypto::machine::{Capability, Certainty, Hider, Known, Processor, hidden_aes};
 
 /// Of what was counted since the machine has started, so much is wrong: a hundred, if they are one in ten thousand.
 const LOST_PART: f64 = 1e-4;
@@ -29,7 +29,7 @@ pub(super) fn memory_low(seen: &Seen<'_>, percent: u32) -> Found {
     Ok(low.then(|| Trouble::new("memory", sentence, "postern show system processes")).into_iter().collect())
 }
 
-/// AES instructions that a hypervisor or the firmware hides, that the processor has not, or that a variable switches off.
+/// AES instructions that a hypervisor or the firmware hides, that the processor lacks, or that a variable disables.
 pub(super) fn aes_missing(seen: &Seen<'_>, _: u32) -> Found {
     let mut found: Vec<Trouble> = seen
         .machine
@@ -46,7 +46,7 @@ pub(super) fn aes_missing(seen: &Seen<'_>, _: u32) -> Found {
         .collect();
     let processor = match &seen.machine.processor {
         Ok(processor) if !processor.flags.is_empty() => processor,
-        // What is found is wrong, whatever else there is.
+        // A problem that was found is reported, although other facts are missing.
         _ if !found.is_empty() => return Ok(found),
         Ok(_) => return Err("/proc/cpuinfo has no flags".to_owned()),
         Err(why) => return Err(why.clone()),
@@ -54,31 +54,37 @@ pub(super) fn aes_missing(seen: &Seen<'_>, _: u32) -> Found {
     if processor.has(Capability::Aes) {
         return Ok(found);
     }
+    const ON_HOST: &str = "on the host, CPU type host: libvirt <cpu mode='host-passthrough'/>; Proxmox qm set ID --cpu host; qemu -cpu host, or a \
+                           type with +aes; VMware a newer EVC mode";
     let is_x86 = !processor.vendor.is_empty();
-    let truth = has_aes_in_truth(processor);
-    let is_virtual = processor.hypervisor.is_some() || processor.has_flag("hypervisor");
     let model = &processor.model;
-    let (sentence, remedy) = if is_virtual && (is_x86 || truth.is_some()) {
-        (
-            format!("The hypervisor hides the AES instructions of the processor: {model} has no flag aes."),
-            "on the host, CPU type host: libvirt <cpu mode='host-passthrough'/>; Proxmox qm set ID --cpu host; qemu -cpu host, or a \
-             type with +aes; VMware a newer EVC mode",
-        )
-    } else if let Some(Certainty::Sure(_) | Certainty::Likely(_)) = truth {
-        (
+    let (sentence, remedy) = match hidden_aes(processor) {
+        Some((hider, certainty)) => {
+            let is_sure = matches!(certainty, Certainty::Sure(_));
+            let (does, remedy) = match hider {
+                Hider::Hypervisor => {
+                    (if is_sure { "hypervisor hides" } else { "hypervisor may hide" }, ON_HOST)
+                }
+                Hider::Firmware => (
+                    if is_sure { "firmware has disabled" } else { "firmware may have disabled" },
+                    "in the firmware settings (BIOS), under security or processor features: enable AES-NI",
+                ),
+            };
+            (format!("The {does} the AES instructions of the processor: {model} has no flag aes."), remedy)
+        }
+        // Whether the host has them cannot be seen from a guest whose model is not known.
+        None if is_x86 && processor.is_virtual() => (
             format!(
-                "The firmware has disabled the AES instructions of the processor: {model} has no flag aes."
+                "This virtual machine has no AES instructions: {model} has no flag aes. The host may have them."
             ),
-            "in the firmware settings (BIOS), under security or processor features: enable AES-NI",
-        )
-    } else if is_x86 {
-        (
+            ON_HOST,
+        ),
+        None if is_x86 => (
             format!("The processor has no AES instructions: {model}."),
             "WireGuard, or for IPsec set vpn ipsec esp-group NAME proposal 1 encryption chacha20poly1305, which need none",
-        )
-    } else {
+        ),
         // Other processors without them are meant for other ciphers.
-        return Ok(found);
+        None => return Ok(found),
     };
     found.push(Trouble::new("processor", sentence, remedy));
     Ok(found)
@@ -108,7 +114,7 @@ pub(super) fn hot(seen: &Seen<'_>, _: u32) -> Found {
         .collect();
     let more = match seen.span {
         Span::Boot => match throttled_since_boot(seen.machine, heat) {
-            // What is found is wrong, whatever else there is.
+            // A problem that was found is reported, although other facts are missing.
             Err(why) if found.is_empty() && said.is_none() => return Err(why),
             count => count.ok().flatten().map(|count| (count, "since the machine has started")),
         },
@@ -139,8 +145,7 @@ fn throttled_since_boot(machine: &Machine, heat: &Heat) -> Result<Option<u64>, S
 const COOL: &str = "postern show environment sensors; see to fans, dust and the air of the room";
 
 fn is_virtual(machine: &Machine) -> bool {
-    let of = |it: &crypto::machine::Processor| it.hypervisor.is_some() || it.has_flag("hypervisor");
-    machine.processor.as_ref().is_ok_and(of)
+    machine.processor.as_ref().is_ok_and(Processor::is_virtual)
 }
 
 /// A governor that keeps the frequency low, or waits long before it rises.
@@ -151,17 +156,19 @@ pub(super) fn governor(seen: &Seen<'_>, _: u32) -> Found {
         Err(_) if is_virtual(seen.machine) => return Ok(Vec::new()),
         Err(why) => return Err(why.clone()),
     };
-    let is_slow = |word: &str| match word.split_once(", ") {
-        // It follows the load, and a processor that chooses by itself does so by this preference.
-        Some((_, preference)) => matches!(preference, "power" | "balance_power"),
-        None => matches!(word, "powersave" | "conservative"),
+    let is_slow = |governor: &Governor| match governor {
+        Governor::Kernel(name) => matches!(&**name, "powersave" | "conservative"),
+        Governor::Processor { preference } => {
+            matches!(preference.as_deref(), Some("power" | "balance_power"))
+        }
     };
-    let one = |(word, count): (&String, &usize)| {
-        let sentence =
-            format!("{count} processors have the governor {word}: their frequency does not follow the load.");
-        Trouble::new(word.clone(), sentence, TUNE)
+    let one = |(governor, count): (&Governor, &usize)| {
+        let sentence = format!(
+            "{count} processors have the governor {governor}: their frequency does not follow the load."
+        );
+        Trouble::new(governor.to_string(), sentence, TUNE)
     };
-    Ok(governors.iter().filter(|(word, _)| is_slow(word)).map(one).collect())
+    Ok(governors.iter().filter(|(governor, _)| is_slow(governor)).map(one).collect())
 }
 
 /// Packets for which the backlog before a processor had no room.

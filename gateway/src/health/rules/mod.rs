@@ -11,8 +11,10 @@ mod accelerators;
 mod configured;
 mod facts;
 mod machine;
+mod tuned;
 
 pub(crate) use facts::name;
+pub(super) use tuned::tuned;
 
 use super::model::Severity::{self, Critical, Warning};
 use super::sight::{Seen, Sight};
@@ -29,7 +31,7 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    /// Names of devices, and what the kernel says, may be from a machine that is not trusted: terminals obey nothing of it.
+    /// Names of devices and lines of the log may be of a machine that is not trusted: control characters are replaced.
     fn new(subject: impl Into<String>, sentence: String, remedy: impl Into<String>) -> Self {
         let plain = |text: String| {
             if text.contains(char::is_control) { text.replace(char::is_control, "?") } else { text }
@@ -38,12 +40,12 @@ impl Trouble {
     }
 }
 
-/// What a rule says of the facts.
+/// The verdict of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Verdict {
     Ok,
     Failing(Vec<Trouble>),
-    /// Why it cannot be told.
+    /// The facts are missing, and why.
     Unknown(String),
     /// The configuration has switched it off.
     Disabled,
@@ -52,11 +54,11 @@ pub(super) enum Verdict {
 /// What is wrong, or why that is not known.
 type Found = Result<Vec<Trouble>, String>;
 
-/// Where a rule looks.
+/// The facts that a rule is about.
 enum Find {
-    /// At the daemon.
+    /// Those of the daemon.
     Daemon(fn(&Sight<'_>, u32) -> Found),
-    /// At the machine and the configuration, which also a copy of files shows.
+    /// The machine and the configuration, which a copy of files has, too.
     Machine(fn(&Seen<'_>, u32) -> Found),
 }
 
@@ -64,7 +66,7 @@ enum Find {
 pub struct Rule {
     /// Its name.
     pub name: &'static str,
-    /// What is so if it fails; `{}` stands for the threshold.
+    /// What is wrong if it fails; `{}` stands for the threshold.
     about: &'static str,
     /// How bad it is.
     pub severity: Severity,
@@ -84,7 +86,7 @@ impl Rule {
         Self { threshold: Some(threshold), ..self }
     }
 
-    /// What is so if it fails from this threshold on.
+    /// What is wrong if it fails, with this threshold.
     pub fn about(&self, threshold: Option<u32>) -> String {
         self.about.replace("{}", &threshold.or(self.threshold).unwrap_or_default().to_string())
     }
@@ -101,7 +103,7 @@ impl Rule {
         }
     }
 
-    /// The same where no daemon is asked.
+    /// The same without a daemon.
     pub(super) fn check_machine(&self, seen: &Seen<'_>, threshold: Option<u32>) -> Verdict {
         match self.find {
             Daemon(_) => Verdict::Unknown("no daemon was asked: only files were read".to_owned()),
@@ -122,7 +124,7 @@ fn verdict(found: Found) -> Verdict {
     }
 }
 
-/// The part that a threshold in percent stands for.
+/// A threshold in percent as a part of one.
 fn part(percent: u32) -> f64 {
     f64::from(percent) / 100.0
 }

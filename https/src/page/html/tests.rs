@@ -115,9 +115,12 @@ fn a_tunnel_has_its_state_cause_figures_and_drops() {
     };
     let probed = Tunnel { path: Some(Box::new(path)), ..tunnel("up", State::Up) };
     let text = shown(&super::tunnel(&tests::view(vec![probed]), &named("up"), &[]).expect("there"));
-    for said in
-        ["12 ms", "5%", "1312 bytes; larger packets are lost", "<code>set interfaces wireguard wg0 mtu 1312"]
-    {
+    for said in [
+        "12.0 ms",
+        "5%",
+        "1312 bytes; larger packets are lost",
+        "<code>set interfaces wireguard wg0 mtu 1312",
+    ] {
         assert!(text.contains(said), "{said}: {text}");
     }
 }

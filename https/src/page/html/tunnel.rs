@@ -3,7 +3,7 @@
 use super::super::asked::{Asked, Dropped, Named};
 use super::super::rates::key;
 use super::super::view::View;
-use super::words::{ago, bits, bytes, count, milliseconds, per_second, percent, protocol, state};
+use super::words::{ago, bits, bytes, count, per_second, percent, protocol, round_trip, state};
 use super::{Part, Rendered, drops, rows, table};
 use gateway::api::engine_of;
 use gateway::api::model::CryptoCipher;
@@ -130,7 +130,7 @@ fn figures(view: &View, tunnel: &Tunnel, ciphers: &[CryptoCipher]) -> Vec<Part> 
         ("Not sent: link congested, or send failed", unsent),
         ("Handshakes", tunnel.handshakes.map(|it| it.to_string())),
         ("Last handshake", Some(ago(view.facts.at, tunnel.last_handshake))),
-        ("Round-trip time", path.map(|path| milliseconds(path.rtt_seconds))),
+        ("Round-trip time", path.map(|path| round_trip(path.rtt_seconds))),
         ("Lost probes", path.and_then(|path| path.loss_ratio).map(percent)),
         ("Path MTU", path.map(mtu)),
     ];

@@ -68,12 +68,8 @@ pub(super) fn percent(part: f64) -> String {
 }
 
 /// A round-trip time; a dash where there is none.
-pub(super) fn milliseconds(seconds: Option<f64>) -> String {
-    match seconds.map(|seconds| 1000.0 * seconds) {
-        None => "\u{2013}".to_owned(),
-        Some(time) if time < 10.0 => format!("{time:.2} ms"),
-        Some(time) => format!("{time:.0} ms"),
-    }
+pub(super) fn round_trip(seconds: Option<f64>) -> String {
+    seconds.map_or_else(|| "\u{2013}".to_owned(), gateway::path::model::milliseconds)
 }
 
 pub(super) fn duration(seconds: u64) -> String {
@@ -105,7 +101,7 @@ mod tests {
         );
         assert_eq!([5, 120, 7200, 172_800].map(duration), ["5 s", "2 min", "2 h", "2 d"]);
         assert_eq!((ago(10, Some(3)), ago(10, None)), ("7 s ago".to_owned(), "none".to_owned()));
-        assert_eq!([None, Some(0.00125), Some(0.25)].map(milliseconds), ["\u{2013}", "1.25 ms", "250 ms"]);
+        assert_eq!([None, Some(0.00125), Some(0.25)].map(round_trip), ["\u{2013}", "1.25 ms", "250 ms"]);
         assert_eq!((bits(None), per_second(None)), ("\u{2013}".to_owned(), "\u{2013}".to_owned()));
     }
 }

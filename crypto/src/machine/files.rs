@@ -1,25 +1,28 @@
 //! Files below a root, read with bounds. What cannot be read is an error that says which file and why.
 //!
-//! A copy of a machine may be of anybody: its links lead nowhere outside of it (openat2(2), `RESOLVE_IN_ROOT`), and only regular files are
-//! read, so that no pipe is waited for.
+//! A copy of a machine may be hostile: links cannot lead out of it (openat2(2), `RESOLVE_IN_ROOT`), and only regular files are read, so that
+//! a FIFO cannot block the reader.
 
 use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 
 /// Bytes of a file: the kernel's have a page or a few.
 const LONGEST: u64 = 1 << 20;
 /// Entries of a folder.
 const MOST: usize = 4096;
 
-/// What is known, or why it is not.
+/// A value, or why it is unknown.
 pub type Known<T> = Result<T, String>;
 
 /// The files below a root, by their paths from it.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Files<'a> {
-    pub(in super::super) root: &'a Path,
+pub struct Files<'a> {
+    /// The root.
+    pub root: &'a Path,
 }
 
 impl Files<'_> {
@@ -34,22 +37,22 @@ impl Files<'_> {
         Ok(File::from(rustix::fs::openat2(root, path, flags, Mode::empty(), within)?))
     }
 
-    /// Opens a file, of whatever kind. One that is a pipe, or a device without data, is not waited for.
-    pub(super) fn open(&self, path: &str) -> io::Result<File> {
+    /// Opens a file of any kind, without blocking on a FIFO or a device.
+    pub fn open(&self, path: &str) -> io::Result<File> {
         self.open_as(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)
     }
 
     /// The text of a file without white space at its ends.
-    pub(super) fn text(&self, path: &str) -> Known<String> {
+    pub fn text(&self, path: &str) -> Known<String> {
         self.text_of(path, LONGEST)
     }
 
-    /// The same of a file that may have so many bytes.
-    pub(in super::super) fn text_of(&self, path: &str, longest: u64) -> Known<String> {
+    /// The same, of at most `longest` bytes.
+    pub fn text_of(&self, path: &str, longest: u64) -> Known<String> {
         let mut bytes = Vec::new();
         let read = self.open(path).and_then(|file| {
             if !file.metadata()?.is_file() {
-                return Err(io::Error::other("it is no regular file"));
+                return Err(io::Error::other("it is not a regular file"));
             }
             file.take(longest).read_to_end(&mut bytes)
         });
@@ -58,13 +61,13 @@ impl Files<'_> {
     }
 
     /// The number that a file holds.
-    pub(super) fn number<T: std::str::FromStr>(&self, path: &str) -> Known<T> {
+    pub fn number<T: std::str::FromStr>(&self, path: &str) -> Known<T> {
         let text = self.text(path)?;
-        text.parse().map_err(|_| format!("/{path} holds no number that is understood"))
+        text.parse().map_err(|_| format!("/{path} is not a number"))
     }
 
-    /// The names in a folder, in order.
-    pub(super) fn names(&self, path: &str) -> Known<Vec<String>> {
+    /// The names in a folder, sorted.
+    pub fn names(&self, path: &str) -> Known<Vec<String>> {
         let folder = self.open_as(path, OFlags::RDONLY | OFlags::DIRECTORY);
         let entries = folder.and_then(|folder| Ok(Dir::new(folder)?)).map_err(|error| why(path, &error))?;
         let mut names: Vec<String> = entries
@@ -73,23 +76,31 @@ impl Files<'_> {
             .filter(|name| name != "." && name != "..")
             .take(MOST)
             .collect();
-        names.sort_by(|a, b| config::tree::natural_order(a, b));
+        names.sort();
         Ok(names)
     }
 
-    /// Whether something is there.
-    pub(in super::super) fn has(&self, path: &str) -> bool {
+    /// What a symbolic link contains; `None` if the path is not a link.
+    pub fn link(&self, path: &str) -> Option<PathBuf> {
+        let link = self.open_as(path, OFlags::PATH | OFlags::NOFOLLOW).ok()?;
+        // An empty name stands for the link that was opened: readlinkat(2).
+        let text = rustix::fs::readlinkat(&link, "", Vec::new()).ok()?;
+        Some(PathBuf::from(OsString::from_vec(text.into_bytes())))
+    }
+
+    /// Whether the path exists.
+    pub fn has(&self, path: &str) -> bool {
         self.open_as(path, OFlags::PATH).is_ok()
     }
 
-    /// Whether a folder is there.
-    pub(super) fn has_folder(&self, path: &str) -> bool {
+    /// Whether the path is a folder.
+    pub fn has_folder(&self, path: &str) -> bool {
         self.open_as(path, OFlags::PATH | OFlags::DIRECTORY).is_ok()
     }
 }
 
-/// Why a file is not known.
-pub(super) fn why(path: &str, error: &io::Error) -> String {
+/// The error of a file that could not be read.
+pub fn why(path: &str, error: &io::Error) -> String {
     let said = match error.kind() {
         io::ErrorKind::NotFound => "is not there".to_owned(),
         io::ErrorKind::PermissionDenied => "can be read by root only".to_owned(),
@@ -104,7 +115,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn links_lead_nowhere_outside_of_a_copy_and_pipes_are_not_waited_for() {
+    fn links_cannot_leave_a_copy_and_fifos_do_not_block() {
         let outside = tempfile::tempdir().expect("writable");
         std::fs::write(outside.path().join("secret"), "secret").expect("writable");
         let root = tempfile::tempdir().expect("writable");
@@ -124,9 +135,11 @@ mod tests {
         assert_eq!(files.text("etc/stolen"), Err("/etc/stolen is not there".to_owned()));
         assert!(!files.has("etc/stolen") && !files.has("folder/secret") && files.names("folder").is_err());
         for odd in ["pipe", "etc"] {
-            assert!(files.text(odd).is_err_and(|why| why.contains("no regular file")), "{odd}");
+            assert!(files.text(odd).is_err_and(|why| why.contains("not a regular file")), "{odd}");
         }
         assert_eq!(files.names("etc").expect("a folder"), ["above", "name", "stolen"]);
+        assert_eq!(files.link("absolute"), Some(PathBuf::from("/etc/name")));
+        assert_eq!((files.link("etc/name"), files.link("nothing")), (None, None));
         assert!(files.has("etc") && files.has_folder("etc") && !files.has_folder("etc/name"));
     }
 }
