@@ -58,6 +58,7 @@ mod show;
 mod show_bottleneck;
 mod show_configuration;
 mod show_crypto;
+mod show_firewall;
 mod show_https;
 mod show_log;
 mod show_machine;

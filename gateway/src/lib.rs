@@ -21,6 +21,7 @@ pub mod clock;
 pub mod daemon;
 pub mod datapath;
 pub mod facts;
+pub mod firewall;
 pub mod health;
 pub mod host;
 pub mod https;

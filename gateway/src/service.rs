@@ -129,6 +129,8 @@ pub enum Policy {
 /// Which steps come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
+    /// Forbids packets, before anything else changes.
+    Tighten,
     /// Lets go of what another step needs before its own turn, as two interfaces that swap their ports must.
     Free,
     /// Adds what is new beside what is there. Where both are for the same, as a prefix or a port, the new one is used at once:
@@ -138,6 +140,8 @@ pub enum Phase {
     Switch,
     /// Removes what is no longer configured. It is not refused, and undoing it ends sessions of what was removed.
     Remove,
+    /// Allows packets, after everything else has changed.
+    Loosen,
 }
 
 /// A change that is planned.

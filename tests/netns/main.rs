@@ -14,6 +14,7 @@ mod engines;
 mod enrollment;
 mod enrollment_conflicts;
 mod esp;
+mod firewall;
 mod frames;
 mod handoff;
 mod health;

@@ -9,9 +9,9 @@ use crate::monitor::{bandwidth, command, log as lines, traffic, vpn as rates};
 use crate::show_configuration as configuration;
 use crate::show_log::{self as log, Of};
 use crate::{
-    advise, explain, explain_wireguard, reload, reset, show, show_bottleneck, show_crypto, show_https,
-    show_machine, show_metrics, show_nat, show_openvpn, show_path, show_qat, show_secgw, show_snmp,
-    show_threads, show_vpn, status, system, top,
+    advise, explain, explain_wireguard, reload, reset, show, show_bottleneck, show_crypto, show_firewall,
+    show_https, show_machine, show_metrics, show_nat, show_openvpn, show_path, show_qat, show_secgw,
+    show_snmp, show_threads, show_vpn, status, system, top,
 };
 use gateway::log::Subsystem;
 use gateway::openvpn::model::Mode;
@@ -63,6 +63,7 @@ const BOTTLENECK: &str =
 const IPSEC: &str = "/v1/vpn/ipsec";
 const MACHINE: &str = "/v1/machine";
 const NAT: &str = "/v1/nat";
+const FIREWALL: &str = "/v1/firewall";
 
 const SECGW: &str = "/v1/secgw";
 const CRYPTO: &str = "/v1/crypto";
@@ -525,6 +526,10 @@ pub(super) static TABLE: &[Entry] = &[
     }),
     entry("reboot", "Restart this machine, after a question", reboot::now).options(CONFIRMED),
     entry("reboot now", "Restart this machine, after a question", reboot::now).options(CONFIRMED),
+    entry("show firewall", "List zones and rule sets, with the packets of each rule", show_firewall::all)
+        .asks(FIREWALL),
+    entry("show firewall zone-policy", "List zones, and the rule sets between them", show_firewall::zones)
+        .asks(FIREWALL),
     entry("show nat", "List the rules of NAT, with the connections that each has translated", show_nat::all)
         .asks(NAT),
     entry("show nat source rules", "List the source rules of NAT", show_nat::source).asks(NAT),

@@ -20,6 +20,7 @@ pub mod transactions;
 
 use crate::api::Shown;
 use crate::api::model;
+use crate::firewall::FirewallService;
 use crate::health::Connection;
 use crate::health::service::HealthService;
 use crate::host::Host;
@@ -56,6 +57,7 @@ fn services() -> Vec<Box<dyn Service>> {
         Box::<MachineService>::default(),
         Box::<RouterService>::default(),
         Box::<NatService>::default(),
+        Box::<FirewallService>::default(),
         Box::<HttpsService>::default(),
         Box::<MetricsService>::default(),
         Box::<PageService>::default(),
