@@ -20,6 +20,7 @@ mod by_name;
 pub mod clock;
 pub mod daemon;
 pub mod datapath;
+pub mod dhcp;
 pub mod facts;
 pub mod firewall;
 pub mod health;

@@ -8,6 +8,7 @@
 //! ```
 
 use crate::daemon::needs::Needs;
+use crate::dhcp::Clients;
 use crate::facts::Tunnels;
 use crate::health::Kept;
 use crate::host::Host;
@@ -44,6 +45,8 @@ pub struct Context {
     pub health: Arc<Kept>,
     /// The sub-agent of snmpd.
     pub snmp: Arc<SubAgent>,
+    /// The DHCP clients of interfaces.
+    pub dhcp: Clients,
     /// Who sets name servers of this machine, if root has started the daemon.
     pub name_servers: Option<NameServers>,
     /// Who opens Ethernet ports, if the program has such a thread.

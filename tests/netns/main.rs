@@ -9,6 +9,7 @@ mod commit;
 mod congestion;
 mod daemon;
 mod devices;
+mod dhcp;
 mod dpdk;
 mod engines;
 mod enrollment;

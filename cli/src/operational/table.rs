@@ -9,9 +9,9 @@ use crate::monitor::{bandwidth, command, log as lines, traffic, vpn as rates};
 use crate::show_configuration as configuration;
 use crate::show_log::{self as log, Of};
 use crate::{
-    advise, explain, explain_wireguard, reload, reset, show, show_bottleneck, show_crypto, show_firewall,
-    show_https, show_machine, show_metrics, show_nat, show_openvpn, show_path, show_qat, show_secgw,
-    show_snmp, show_threads, show_vpn, status, system, top,
+    advise, explain, explain_wireguard, reload, reset, show, show_bottleneck, show_crypto, show_dhcp,
+    show_firewall, show_https, show_machine, show_metrics, show_nat, show_openvpn, show_path, show_qat,
+    show_secgw, show_snmp, show_threads, show_vpn, status, system, top,
 };
 use gateway::log::Subsystem;
 use gateway::openvpn::model::Mode;
@@ -64,6 +64,7 @@ const IPSEC: &str = "/v1/vpn/ipsec";
 const MACHINE: &str = "/v1/machine";
 const NAT: &str = "/v1/nat";
 const FIREWALL: &str = "/v1/firewall";
+const DHCP: &str = "/v1/dhcp/client";
 
 const SECGW: &str = "/v1/secgw";
 const CRYPTO: &str = "/v1/crypto";
@@ -526,6 +527,7 @@ pub(super) static TABLE: &[Entry] = &[
     }),
     entry("reboot", "Restart this machine, after a question", reboot::now).options(CONFIRMED),
     entry("reboot now", "Restart this machine, after a question", reboot::now).options(CONFIRMED),
+    entry("show dhcp client leases", "List what interfaces have got by DHCP", show_dhcp::leases).asks(DHCP),
     entry("show firewall", "List zones and rule sets, with the packets of each rule", show_firewall::all)
         .asks(FIREWALL),
     entry("show firewall zone-policy", "List zones, and the rule sets between them", show_firewall::zones)
@@ -639,6 +641,8 @@ pub(super) static WORDS: &[(&str, &str)] = &[
     ("show system commit diff", "Show what a revision changed"),
     ("show vpn ipsec remote-access", "Connections of remote users"),
     ("show system", "Processor, processes, accelerators and settings of this machine"),
+    ("show dhcp", "DHCP"),
+    ("show dhcp client", "DHCP clients of interfaces"),
     ("show nat source", "Rules for packets that leave"),
     ("show nat destination", "Rules for packets that arrive"),
     ("show system option", "Options of the machine"),

@@ -48,7 +48,9 @@ pub use wireguard::OFFLOADS;
 
 pub(crate) use form::words;
 pub(crate) use spelling::{NEAR, meant};
-pub(crate) use value::{ALL_PROTOCOLS, bytes_of, endpoint_of, hundredths, key_of, protocol, protocol_name};
+pub(crate) use value::{
+    ALL_PROTOCOLS, DHCP, bytes_of, endpoint_of, hundredths, key_of, protocol, protocol_name,
+};
 
 /// A node that may be set.
 #[derive(Debug)]
@@ -209,6 +211,7 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
     let alike = system::PAIR_PINS.iter().flatten().chain(links::LINKS.iter().flatten());
     let alike = alike.chain(links::ROUTES.iter().flatten()).chain(nat::RULES.iter().flatten());
     let alike = alike.chain(firewall::SETS.iter().flatten());
+    let alike = alike.chain(links::DHCP_OPTIONS.iter().flatten());
     tables.into_iter().flatten().chain(alike)
 }
 

@@ -32,7 +32,7 @@ pub use health::Health;
 pub use https::Https;
 pub use ipsec::IpSec;
 pub(crate) use ipsec::is_served;
-pub use links::{Link, LinkKind, NextHop, StaticRoute};
+pub use links::{DhcpClient, Link, LinkKind, NextHop, StaticRoute};
 pub use log::{Log, LogLevel};
 pub use machine::Machine;
 pub use metrics::{Metrics, MetricsPeers, MetricsTls};

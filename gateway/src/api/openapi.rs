@@ -8,7 +8,9 @@ use super::model::{
 };
 use super::server::TREE;
 use super::typed;
-use crate::{facts, firewall, health, https, ipsec, machine, nat, openvpn, path, secgw, snmp, wireguard};
+use crate::{
+    dhcp, facts, firewall, health, https, ipsec, machine, nat, openvpn, path, secgw, snmp, wireguard,
+};
 use axum::Json;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -176,6 +178,7 @@ static OPERATIONS: &[Operation] = &[
     post::<bool>("/v1/secgw/reset", "Re-establish the connection to a peer that policies name")
         .takes::<ipsec::model::Reset>(),
     get::<machine::model::Machine>("/v1/machine", "Settings of the machine that are in force"),
+    get::<dhcp::model::Leases>("/v1/dhcp/client", "What interfaces have got by DHCP"),
     get::<firewall::model::Firewall>(
         "/v1/firewall",
         "Zones and rule sets of the firewall, with their counters",

@@ -35,6 +35,7 @@ pub mod wants;
 mod watch;
 mod zones;
 
+use crate::dhcp::lease::Lease;
 use crate::rights::Rights;
 use arriving::{Arriving, Tunnels};
 use config::settings::{Firewall, Nat};
@@ -174,6 +175,19 @@ impl HostHandle {
             netlink.remove_address(index, address)?;
         }
         state.restore()?.of(name)
+    }
+
+    /// Gives a link what it has got by DHCP, or takes it away. The error is what the kernel refused for it.
+    pub fn lease(&self, name: &str, lease: Option<&Lease>) -> Result<(), NetlinkError> {
+        let mut state = self.lock();
+        state.links.lease(name, lease.map(|lease| (lease.address, lease.router)));
+        let mut outcome = state.restore()?;
+        let Compared { mut links, routes, .. } = std::mem::take(&mut outcome.router);
+        outcome.log();
+        let refused = links
+            .remove(name)
+            .or_else(|| routes.into_iter().find(|(it, _)| it.prefix_len() == 0).map(|it| it.1));
+        refused.map_or(Ok(()), Err)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -133,8 +133,8 @@ impl Context<'_, '_> {
                     "set nat source rule 1 destination address PREFIX, and: exclude",
                 );
             }
-            ["interfaces", "ethernet" | "bridge", .., "address", "dhcp" | "dhcpv6"] => {
-                let why = "Postern leaves DHCP to the operating system";
+            ["interfaces", "ethernet" | "bridge", .., "address", "dhcpv6"] => {
+                let why = "Postern leaves DHCPv6 to the operating system";
                 draft.leave(&origin, why, "have it get the address of the interface");
             }
             ["nat", list @ ("source" | "destination"), "rule", number, ref rest @ ..] => {
