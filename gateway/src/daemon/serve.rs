@@ -220,7 +220,8 @@ impl<T: Fn(Event)> Server<T> {
                     Some(())
                 }
                 Next::Maintain => inbox.stop.unless_ordered(self.daemon.maintain()).await,
-                Next::Undo => self.undo(&inbox.stop).await,
+                // Boxed, as a commit is.
+                Next::Undo => Box::pin(self.undo(&inbox.stop)).await,
                 Next::Order(order) => Box::pin(self.carry_out(order, &inbox.stop)).await,
             };
             if is_done.is_none() {

@@ -42,6 +42,7 @@ mod as_text {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
     pub(super) fn serialize<S: Serializer>(net: &Ipv4Net, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(net)
     }

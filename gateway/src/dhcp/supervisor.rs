@@ -8,6 +8,7 @@
 use super::lease::{Lease, VARIABLES};
 use super::model::{Client, Event, Orders, Report};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
@@ -115,17 +116,21 @@ pub fn serve(socket: &UnixStream, programs: &Programs) -> io::Result<()> {
             .map(|(name, _)| name.clone())
             .collect();
         let ended: Vec<Running> = ended.iter().filter_map(|name| running.remove(name)).collect();
-        ended.iter().for_each(|of| of.shared.end(true));
+        for of in &ended {
+            of.shared.end(true);
+        }
         for of in ended {
             let _ = of.thread.join();
         }
         for (name, client) in wanted {
-            if !running.contains_key(&name) {
-                running.insert(name, start(client, programs.clone(), Arc::clone(&reports))?);
+            if let Entry::Vacant(free) = running.entry(name) {
+                free.insert(start(client, programs.clone(), Arc::clone(&reports))?);
             }
         }
     }
-    running.values().for_each(|of| of.shared.end(false));
+    for of in running.values() {
+        of.shared.end(false);
+    }
     for of in running.into_values() {
         let _ = of.thread.join();
     }
@@ -303,7 +308,7 @@ mod tests {
         let mut line = Vec::new();
         let variable = |name: &str| (name == "domain").then(|| "a\n\"}\u{1b}".to_owned());
         say("bound", variable, &mut line).expect("memory");
-        assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+        assert_eq!(line.split(|byte| *byte == b'\n').count(), 2, "a line and its end");
         let said: Said = serde_json::from_slice(&line).expect("JSON");
         assert_eq!((said.event.as_str(), said.variables["domain"].as_str()), ("bound", "a\n\"}\u{1b}"));
     }

@@ -55,7 +55,7 @@ pub(super) struct Links {
 impl Links {
     /// From now on, this is wanted: the next comparison makes it so.
     pub(super) fn want(&mut self, router: Router) {
-        let is_by_dhcp = |name: &String| router.links.get(name).is_some_and(|link| gets_address(link));
+        let is_by_dhcp = |name: &String| router.links.get(name).is_some_and(gets_address);
         let gone: Vec<String> = self.leases.keys().filter(|name| !is_by_dhcp(name)).cloned().collect();
         for name in gone {
             self.lease(&name, None);

@@ -261,7 +261,7 @@ impl Policy<'_> {
                 let (matching, comment) = (by(IIFNAME, member), format!("zone {name} within"));
                 self.decide(&to, &line, Deciding { matching, comment: &comment, log: None, action: within });
             }
-            self.from_zones(&to, name, zone);
+            self.ask_zones(&to, name, zone);
             self.default(&to, name, zone, Vec::new());
             for member in &zone.members {
                 let expressions = vec![by(OIFNAME, member), jump(&self.name(&to))];
@@ -279,7 +279,7 @@ impl Policy<'_> {
     }
 
     /// Rule sets for packets into a zone from others, by the interface that they arrive by.
-    fn from_zones(&mut self, chain: &str, name: &str, zone: &Zone) {
+    fn ask_zones(&mut self, chain: &str, name: &str, zone: &Zone) {
         for from in zone.from.keys() {
             let members = self.firewall.zones.get(from).map(|from| &from.members);
             for member in members.into_iter().flatten() {
@@ -328,7 +328,7 @@ impl Policy<'_> {
             self.add(chain, &line, None, expressions);
         }
         if link == IIFNAME {
-            self.from_zones(chain, local_name, local);
+            self.ask_zones(chain, local_name, local);
         } else {
             for (name, zone) in &self.firewall.zones {
                 for member in &zone.members {
