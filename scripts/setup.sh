@@ -40,7 +40,7 @@ case $part in
     # What reads captures with the comments of their packets.
     packages+=(tshark)
     # What gives devices of a site addresses and names; the package without a service.
-    packages+=(dnsmasq-base)
+    packages+=(dnsmasq-base udhcpc)
     ;;
   *) echo "usage: $0 demo|test|bench" >&2; exit 2 ;;
 esac

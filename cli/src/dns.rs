@@ -7,9 +7,14 @@ use gateway::openvpn::dns::helper::{Helper, is_tunnel};
 use gateway::openvpn::settings::{Role, Settings};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 
 #[derive(Args)]
-pub(crate) struct Arguments {}
+pub(crate) struct Arguments {
+    /// The folder that stands for the machine
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+}
 
 /// Starts the process for a client; must be called before rights are given up. It ends when the socket is closed.
 pub(crate) fn start(settings: &Settings) -> Result<Option<UnixStream>, Failure> {
@@ -17,13 +22,15 @@ pub(crate) fn start(settings: &Settings) -> Result<Option<UnixStream>, Failure> 
     if client.own.dns.is_off {
         return Ok(None);
     }
-    of_daemon().map(Some)
+    of_daemon(Path::new("/")).map(Some)
 }
 
-/// The same for a daemon, whose clients come later.
-pub(crate) fn of_daemon() -> Result<UnixStream, Failure> {
+/// The same for a daemon, whose clients come later. `root` stands for the machine.
+pub(crate) fn of_daemon(root: &Path) -> Result<UnixStream, Failure> {
     // A signal from the terminal is for the daemon alone.
-    child::start(child::command("name-servers").process_group(0), "sets name servers")
+    let mut command = child::command("name-servers");
+    command.arg("--root").arg(std::path::absolute(root)?).process_group(0);
+    child::start(&mut command, "sets name servers")
 }
 
 /// Hands the process to a client.
@@ -34,11 +41,11 @@ pub(crate) fn give(settings: &mut Settings, name_servers: Option<&NameServers>) 
 }
 
 /// Sets name servers until the daemon ends.
-pub(crate) fn serve(_: &Arguments) -> Outcome {
+pub(crate) fn serve(Arguments { root }: Arguments) -> Outcome {
     log::start()?;
     let socket = child::socket()?;
     socket.set_nonblocking(false)?;
     // A service manager sends signals to all processes. This one ends with the daemon, behind which it has something to put back.
     let _ignores = child::ignore_signals()?;
-    Ok(Helper::start("/".into(), is_tunnel).serve(&socket, &socket)?)
+    Ok(Helper::start(root, is_tunnel).serve(&socket, &socket)?)
 }

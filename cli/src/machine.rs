@@ -46,6 +46,11 @@ impl Allowed {
         self.machine_root.join(MASTER.trim_start_matches('/'))
     }
 
+    /// The folder that stands for the machine.
+    pub(crate) fn root(&self) -> &Path {
+        &self.machine_root
+    }
+
     /// The folders with programs that a commit may name.
     pub(crate) fn programs(&self) -> &[PathBuf] {
         if self.no_tasks { &[] } else { &self.scripts }

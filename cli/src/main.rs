@@ -19,6 +19,7 @@ mod child;
 mod client;
 mod closed;
 mod confine;
+mod dhcp;
 mod dns;
 mod doctor;
 mod elsewhere;
@@ -58,6 +59,8 @@ mod show;
 mod show_bottleneck;
 mod show_configuration;
 mod show_crypto;
+mod show_dhcp;
+mod show_firewall;
 mod show_https;
 mod show_log;
 mod show_machine;
@@ -156,6 +159,12 @@ enum Verb {
     /// Run the programs of OpenVPN's files for a daemon, which sends requests by the socket that is the standard input
     #[command(hide = true)]
     ScriptRunner(scripts::Arguments),
+    /// Run DHCP clients for a daemon, which sends orders by the socket that is the standard input
+    #[command(hide = true)]
+    DhcpClients(dhcp::Supervisor),
+    /// Become a DHCP client
+    #[command(hide = true)]
+    DhcpClient(dhcp::Client),
     /// Set name servers for a client of OpenVPN; it is started by that, and has its socket as standard input
     #[command(hide = true)]
     NameServers(dns::Arguments),
@@ -184,6 +193,9 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Outcome = Result<(), Failure>;
 
 fn main() -> ExitCode {
+    if let Some(code) = dhcp::callback(std::env::args_os()) {
+        return code;
+    }
     let line = command_line(std::env::args_os());
     let cli = match Cli::try_parse_from(&line) {
         Ok(cli) => cli,
@@ -222,7 +234,9 @@ fn main() -> ExitCode {
         Verb::Agentx(arguments) => agentx::run(arguments),
         Verb::Alerter(arguments) => alerter::serve(arguments),
         Verb::Archiver(arguments) => archiver::serve(&arguments),
-        Verb::NameServers(arguments) => dns::serve(&arguments),
+        Verb::DhcpClients(arguments) => dhcp::serve(&arguments),
+        Verb::DhcpClient(arguments) => dhcp::become_client(&arguments),
+        Verb::NameServers(arguments) => dns::serve(arguments),
         Verb::PidFile(arguments) => pid_file::serve(&arguments),
         Verb::ScriptRunner(arguments) => scripts::serve(&arguments),
         Verb::Openvpn(arguments) => openvpn::run(arguments),

@@ -4,7 +4,7 @@ use crate::engines;
 use crate::place::{API, CONFIG, state_of};
 use crate::privilege::{self, Needs};
 use crate::service_user::User;
-use crate::{Outcome, agentx, alerter, archiver, dns, https, log, machine, service_user};
+use crate::{Outcome, agentx, alerter, archiver, dhcp, dns, https, log, machine, service_user};
 use clap::Args;
 use config::Settings;
 use crypto::choice::{Choice, Subject};
@@ -13,6 +13,7 @@ use gateway::daemon;
 use gateway::daemon::file::{ConfigFile, Read};
 use gateway::daemon::order::{Order, Orders};
 use gateway::daemon::serve::{Event, Start, serve};
+use gateway::dhcp::Connection as DhcpConnection;
 use gateway::health::Connection as AlertConnection;
 use gateway::host::occupied;
 use gateway::https::Connection as HttpsConnection;
@@ -131,8 +132,9 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
     } else {
         agentx::start(&arguments.api, &arguments.allowed.master(), user.as_ref())?
     };
+    let dhcp = if arguments.no_machine { DhcpConnection::Off } else { dhcp::start(user.as_ref())? };
     let sets_names = !arguments.no_machine && rustix::process::geteuid().is_root();
-    let name_servers = sets_names.then(dns::of_daemon).transpose()?;
+    let name_servers = sets_names.then(|| dns::of_daemon(arguments.allowed.root())).transpose()?;
     // It ends with this process, whose end of the pipe it waits for.
     let _archiver = match state.as_deref().filter(|_| rustix::process::geteuid().is_root()) {
         Some(state) => Some(archiver::start(state, &arguments.api, &arguments.copies, user.as_ref())?),
@@ -156,7 +158,7 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
         state,
         file,
         read,
-        (machine, https, alerts, snmp, name_servers, opener),
+        (machine, https, alerts, snmp, dhcp, name_servers, opener),
         engines,
     ));
     // Do not wait for a name server that does not answer.
@@ -192,14 +194,22 @@ fn counted(settings: &Settings) -> String {
 }
 
 /// The processes and the thread that have rights or duties of their own.
-type Helpers = (Connection, HttpsConnection, AlertConnection, SnmpConnection, Option<UnixStream>, Opener);
+type Helpers = (
+    Connection,
+    HttpsConnection,
+    AlertConnection,
+    SnmpConnection,
+    DhcpConnection,
+    Option<UnixStream>,
+    Opener,
+);
 
 async fn start(
     arguments: Arguments,
     state: Option<PathBuf>,
     file: ConfigFile,
     read: Read,
-    (machine, https, alerts, snmp, name_servers, opener): Helpers,
+    (machine, https, alerts, snmp, dhcp, name_servers, opener): Helpers,
     engines: Engines,
 ) -> Outcome {
     let (orders, inbox) = Orders::channel();
@@ -220,6 +230,7 @@ async fn start(
         https,
         alerts,
         snmp,
+        dhcp,
         name_servers,
         opener: Some(opener),
         open_at_exit,

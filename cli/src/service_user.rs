@@ -35,6 +35,11 @@ pub(crate) struct User {
 }
 
 impl User {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its number.
     pub(crate) fn uid(&self) -> u32 {
         self.uid
     }

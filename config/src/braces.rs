@@ -379,7 +379,7 @@ set vpn ipsec ike-group A ikev2-reauth no
     #[test]
     fn errors_name_the_place_and_an_unknown_block_is_one_error() {
         let text = "interfaces {\n  wireguard wg0 {\n    mtu 12\n  }\n  bonding bond0 {\n    address dhcp\n    \
-                    vif 5 {\n    }\n  }\n  wireguard wg1 {\n    adress 10.0.0.1/8\n  }\n}\nfirewall {\n  name a {\n  }\n}\n";
+                    vif 5 {\n    }\n  }\n  wireguard wg1 {\n    adress 10.0.0.1/8\n  }\n}\ncontainer {\n  name a {\n  }\n}\n";
         let errors = parse(text).expect_err("wrong");
         let places: Vec<_> = errors.iter().map(|it| (it.location.line, it.location.column)).collect();
         assert_eq!(places, [(3, 9), (5, 3), (11, 5), (14, 1)], "{errors:?}");

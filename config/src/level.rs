@@ -129,7 +129,10 @@ mod tests {
 
     #[test]
     fn the_words_of_a_level_tell_which_are_set() {
-        assert_eq!(following(""), ["interfaces", "nat", "pki", "protocols", "service", "system", "*vpn"]);
+        assert_eq!(
+            following(""),
+            ["firewall", "interfaces", "nat", "pki", "protocols", "service", "system", "*vpn"]
+        );
         let words = following("vpn ipsec ike-group OFFICE");
         assert!(words.contains(&"*lifetime".to_owned()) && words.contains(&"mode".to_owned()), "{words:?}");
         assert_eq!(following("vpn ipsec ike-group OFFICE dead-peer-detection interval"), ["<2-86400>"]);

@@ -8,6 +8,7 @@
 //! ```
 
 use crate::daemon::needs::Needs;
+use crate::dhcp::Clients;
 use crate::facts::Tunnels;
 use crate::health::Kept;
 use crate::host::Host;
@@ -44,6 +45,8 @@ pub struct Context {
     pub health: Arc<Kept>,
     /// The sub-agent of snmpd.
     pub snmp: Arc<SubAgent>,
+    /// The DHCP clients of interfaces.
+    pub dhcp: Clients,
     /// Who sets name servers of this machine, if root has started the daemon.
     pub name_servers: Option<NameServers>,
     /// Who opens Ethernet ports, if the program has such a thread.
@@ -129,6 +132,8 @@ pub enum Policy {
 /// Which steps come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
+    /// Forbids packets, before anything else changes.
+    Tighten,
     /// Lets go of what another step needs before its own turn, as two interfaces that swap their ports must.
     Free,
     /// Adds what is new beside what is there. Where both are for the same, as a prefix or a port, the new one is used at once:
@@ -138,6 +143,8 @@ pub enum Phase {
     Switch,
     /// Removes what is no longer configured. It is not refused, and undoing it ends sessions of what was removed.
     Remove,
+    /// Allows packets, after everything else has changed.
+    Loosen,
 }
 
 /// A change that is planned.

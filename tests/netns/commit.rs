@@ -182,6 +182,7 @@ impl Sites {
                 Process::default(),
                 gateway::health::Connection::Off,
                 gateway::snmp::Connection::Off,
+                gateway::dhcp::Connection::Off,
                 None,
                 None,
             );

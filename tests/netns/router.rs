@@ -10,13 +10,13 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 /// The router's address outside, which the provider knows, and a device inside, which it does not.
-const OUTSIDE: &str = "192.0.2.1";
-const PROVIDER: &str = "192.0.2.9";
-const DEVICE: &str = "10.2.0.9";
+pub const OUTSIDE: &str = "192.0.2.1";
+pub const PROVIDER: &str = "192.0.2.9";
+pub const DEVICE: &str = "10.2.0.9";
 /// What waits is looked at every 15 seconds.
 const LOOKED_AT: Duration = Duration::from_secs(60);
 
-const FORWARDING: &str = "set system ip forwarding\n";
+pub const FORWARDING: &str = "set system ip forwarding\n";
 const NAT: &str = "\
     set nat source rule 10 destination address 192.0.2.9\n\
     set nat source rule 10 protocol tcp\n\
@@ -32,19 +32,19 @@ const NAT: &str = "\
     set nat destination rule 10 translation port 80\n";
 
 /// A router between a device and its provider.
-struct Site {
-    lab: Lab,
-    gateway: Postern,
-    process: Process,
-    root: Files,
+pub struct Site {
+    pub lab: Lab,
+    pub gateway: Postern,
+    pub process: Process,
+    pub root: Files,
 }
 
 impl Site {
-    fn start(text: &str) -> Option<Self> {
+    pub fn start(text: &str) -> Option<Self> {
         Self::start_with(text, |_| {})
     }
 
-    fn start_with(text: &str, prepare: impl FnOnce(&Lab)) -> Option<Self> {
+    pub fn start_with(text: &str, prepare: impl FnOnce(&Lab)) -> Option<Self> {
         let mut lab = lab(&["device", "router", "provider"])?;
         lab.connect(("device", "lan", "10.2.0.9/24"), ("router", "lan", "10.2.0.1/24")).expect("veth");
         lab.connect(("router", "wan0", "192.0.2.1/24"), ("provider", "wan0", "192.0.2.9/24")).expect("veth");
@@ -60,42 +60,42 @@ impl Site {
         Some(Self { lab, gateway, process, root })
     }
 
-    fn run(lab: &mut Lab, gateway: &mut Postern, root: &Files) -> Process {
+    pub fn run(lab: &mut Lab, gateway: &mut Postern, root: &Files) -> Process {
         let root = root.path().display().to_string();
         gateway.start_with(lab, &["run", "--machine-root", &root], "info", LOOKED_AT).expect("it starts")
     }
 
-    fn ask(&self, words: &[&str]) -> Output {
+    pub fn ask(&self, words: &[&str]) -> Output {
         Command::new(postern()).args(words).arg("--api").arg(&self.gateway.socket).output().expect("it runs")
     }
 
-    fn show(&self, words: &[&str]) -> String {
+    pub fn show(&self, words: &[&str]) -> String {
         let output = self.ask(words);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    fn reload(&self, text: &str) -> (bool, String) {
+    pub fn reload(&self, text: &str) -> (bool, String) {
         self.gateway.write(text);
         let output = self.ask(&["reload"]);
         let said = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8_lossy(&said).into_owned())
     }
 
-    fn reaches_the_provider(&self) -> bool {
+    pub fn reaches_the_provider(&self) -> bool {
         self.lab.run("device", "ping", &["-c", "1", "-W", "1", PROVIDER]).is_ok()
     }
 
-    fn table(&self) -> String {
+    pub fn table(&self) -> String {
         self.lab.run("router", "nft", &["list", "table", "inet", "postern-nat"]).unwrap_or_default()
     }
 
-    fn forwards(&self) -> String {
+    pub fn forwards(&self) -> String {
         self.lab.run("router", "sysctl", &["-n", "net.ipv4.ip_forward"]).expect("a value").trim().to_owned()
     }
 
     /// Connections that a rule has translated.
-    fn connections(&self, rule: &str) -> u64 {
+    pub fn connections(&self, rule: &str) -> u64 {
         let shown = self.show(&["show", "nat"]);
         let line = shown.lines().find(|line| line.starts_with(rule));
         let line = line.unwrap_or_else(|| panic!("{rule}: {shown}"));
@@ -103,7 +103,7 @@ impl Site {
     }
 
     /// Connects from one namespace to `to`, where a server in another listens on `at`; from where the server sees it.
-    fn connection(&self, from: &str, to: &str, server: &str, at: &str) -> Option<SocketAddr> {
+    pub fn connection(&self, from: &str, to: &str, server: &str, at: &str) -> Option<SocketAddr> {
         let listener = self.lab.enter(server, || TcpListener::bind(at)).expect("a namespace").expect("free");
         let to: SocketAddr = to.parse().expect("literal");
         let stream = self.lab.enter(from, || TcpStream::connect_timeout(&to, Duration::from_secs(2)));

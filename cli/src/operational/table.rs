@@ -82,6 +82,8 @@ pub(super) static WORDS: &[(&str, &str)] = &[
     ("show system commit diff", "Show what a revision changed"),
     ("show vpn ipsec remote-access", "Connections of remote users"),
     ("show system", "Processor, processes, accelerators and settings of this machine"),
+    ("show dhcp", "DHCP"),
+    ("show dhcp client", "DHCP clients of interfaces"),
     ("show nat source", "Rules for packets that leave"),
     ("show nat destination", "Rules for packets that arrive"),
     ("show system option", "Options of the machine"),

@@ -1,5 +1,6 @@
 //! `interfaces ethernet`, `bridge`, `dummy`, `loopback`, and `protocols static`: what the machine has beside its tunnels.
 
+use super::form::Form;
 use super::matching::Matching;
 use super::value::Type;
 use super::{Inner, Node, Tag, Unsupported, branch, flag, inner, tag, unsupported, value, values};
@@ -16,10 +17,14 @@ const DISTANCE_HELP: &str = "Administrative distance: the lowest is used";
 const BY: &str = "Interface that packets leave by";
 const HOP: &str = "Address of the next router";
 const NOWHERE: &str = "Drop the packets";
+const OPTIONS: &str = "What the DHCP client sends, and does with what it gets";
 const DISABLE_ROUTE: &str = "Disable the route";
 
 pub(super) static INNER: &[Inner] = &[
     inner("interfaces bridge", "Bridges, which this gateway makes"),
+    inner("interfaces bridge <interface> dhcp-options", OPTIONS),
+    inner("interfaces ethernet <interface> dhcp-options", OPTIONS),
+    inner("interfaces ethernet <interface> vif <vlan> dhcp-options", OPTIONS),
     inner("interfaces bridge <interface> member", "What belongs to the bridge"),
     inner("interfaces bridge <interface> member interface", "Interfaces of the bridge"),
     inner("interfaces dummy", "Interfaces without a network, for addresses of this machine"),
@@ -53,9 +58,9 @@ pub(super) static TAGS: &[Tag] = &[
 
 /// What every link has.
 macro_rules! link {
-    ($path:literal) => {
+    ($path:literal, $address:expr) => {
         [
-            values(concat!($path, " address"), Type::Host, ADDRESS),
+            values(concat!($path, " address"), $address, ADDRESS),
             value(concat!($path, " description"), DESCRIPTION, "Description"),
             flag(concat!($path, " disable"), DISABLE),
             value(concat!($path, " mtu"), MTU, MTU_HELP),
@@ -80,10 +85,46 @@ macro_rules! route {
 }
 
 pub(super) static LINKS: &[[Node; 4]] = &[
-    link!("interfaces bridge <interface>"),
-    link!("interfaces dummy <interface>"),
-    link!("interfaces ethernet <interface>"),
-    link!("interfaces ethernet <interface> vif <vlan>"),
+    link!("interfaces bridge <interface>", Type::HostOrDhcp),
+    link!("interfaces dummy <interface>", Type::Host),
+    link!("interfaces ethernet <interface>", Type::HostOrDhcp),
+    link!("interfaces ethernet <interface> vif <vlan>", Type::HostOrDhcp),
+];
+
+/// What the DHCP client sends, and does with what it gets.
+macro_rules! dhcp_options {
+    ($path:literal) => {
+        [
+            value(
+                concat!($path, " dhcp-options client-id"),
+                Type::Form(Form::Line(64)),
+                "Client identifier (default: of the MAC address)",
+            ),
+            value(
+                concat!($path, " dhcp-options default-route-distance"),
+                DISTANCE,
+                "Administrative distance of the default route",
+            )
+            .or("210"),
+            value(
+                concat!($path, " dhcp-options host-name"),
+                Type::Form(Form::Domain),
+                "Name of this machine",
+            ),
+            flag(concat!($path, " dhcp-options no-default-route"), "Use no default route of the server"),
+            value(
+                concat!($path, " dhcp-options vendor-class-id"),
+                Type::Form(Form::Line(64)),
+                "Vendor class identifier",
+            ),
+        ]
+    };
+}
+
+pub(super) static DHCP_OPTIONS: &[[Node; 5]] = &[
+    dhcp_options!("interfaces bridge <interface>"),
+    dhcp_options!("interfaces ethernet <interface>"),
+    dhcp_options!("interfaces ethernet <interface> vif <vlan>"),
 ];
 
 pub(super) static NODES: &[Node] = &[
@@ -94,10 +135,21 @@ pub(super) static NODES: &[Node] = &[
 pub(super) static ROUTES: &[[Node; 8]] =
     &[route!("protocols static route <prefix>"), route!("protocols static route6 <prefix>")];
 
+const FIRST_OFFER: &str = "remove the line: udhcpc takes the first offer; keep other servers off the network";
 const SYSTEM: &str = "remove the line, and configure this with the operating system";
 
 pub(super) static UNSUPPORTED: &[Unsupported] = &[
-    unsupported("interfaces ethernet <interface> dhcp-options").instead(SYSTEM),
+    unsupported("interfaces bridge <interface> dhcp-options mtu").instead("set mtu of the interface"),
+    unsupported("interfaces bridge <interface> dhcp-options reject").instead(FIRST_OFFER),
+    unsupported("interfaces bridge <interface> dhcp-options user-class"),
+    unsupported("interfaces ethernet <interface> dhcp-options mtu").instead("set mtu of the interface"),
+    unsupported("interfaces ethernet <interface> dhcp-options reject").instead(FIRST_OFFER),
+    unsupported("interfaces ethernet <interface> dhcp-options user-class"),
+    unsupported("interfaces ethernet <interface> dhcpv6-options").instead(SYSTEM),
+    unsupported("interfaces ethernet <interface> vif <vlan> dhcp-options mtu")
+        .instead("set mtu of the interface"),
+    unsupported("interfaces ethernet <interface> vif <vlan> dhcp-options reject").instead(FIRST_OFFER),
+    unsupported("interfaces ethernet <interface> vif <vlan> dhcp-options user-class"),
     unsupported("interfaces ethernet <interface> duplex").instead(SYSTEM),
     unsupported("interfaces ethernet <interface> hw-id")
         .instead("remove the line: interfaces have the names that the system gives them"),

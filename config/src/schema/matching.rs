@@ -1,6 +1,6 @@
 //! What packets are told apart by: names of links, addresses and ports, in the forms of VyOS.
 
-use crate::settings::nat::{Addresses, LinkName, Ports, parse_addresses, parse_ports};
+use crate::settings::packets::{Addresses, LinkName, Ports, parse_addresses, parse_ports};
 
 /// What a value looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub enum Matching {
     Links,
     /// An IPv4 address, a prefix or a range, or all others behind an exclamation mark.
     Addresses,
+    /// The same of IPv6.
+    AddressesV6,
     /// Ports and ranges of ports, or all others behind an exclamation mark.
     Ports,
     /// An IPv4 address or a range.
@@ -29,7 +31,8 @@ impl Matching {
         match self {
             Self::Link => text.parse::<LinkName>().is_ok_and(|it| !it.is_negated && !it.is_prefix),
             Self::Links => text.parse::<LinkName>().is_ok(),
-            Self::Addresses => text.parse::<Addresses>().is_ok(),
+            Self::Addresses => text.parse::<Addresses>().is_ok_and(|it| it.is_ipv4()),
+            Self::AddressesV6 => text.parse::<Addresses>().is_ok_and(|it| !it.is_ipv4()),
             Self::Ports => text.parse::<Ports>().is_ok(),
             Self::Range => parse_addresses(text).is_ok(),
             Self::RangeOrMasquerade => text == MASQUERADE || parse_addresses(text).is_ok(),
@@ -44,6 +47,9 @@ impl Matching {
             Self::Addresses => {
                 "an IPv4 address, a prefix or a range, such as 10.1.0.1, 10.1.0.0/24, 10.1.0.1-10.1.0.9 or !10.1.0.0/24"
             }
+            Self::AddressesV6 => {
+                "an IPv6 address, a prefix or a range, such as 2001:db8::1, 2001:db8::/32, 2001:db8::1-2001:db8::9 or !2001:db8::/32"
+            }
             Self::Ports => "ports, such as 80, 443,1000-2000 or !25",
             Self::Range => "an IPv4 address or a range, such as 10.1.0.1 or 10.1.0.1-10.1.0.9",
             Self::RangeOrMasquerade => "an IPv4 address, a range such as 10.1.0.1-10.1.0.9, or masquerade",
@@ -55,7 +61,7 @@ impl Matching {
         match self {
             Self::Link => "<interface>",
             Self::Links => "[!]<interface>[*]",
-            Self::Addresses => "[!]<address>|<prefix/length>|<address-address>",
+            Self::Addresses | Self::AddressesV6 => "[!]<address>|<prefix/length>|<address-address>",
             Self::Ports => "[!]<port>|<port-port>,...",
             Self::Range => "<address>|<address-address>",
             Self::RangeOrMasquerade => "<address>|<address-address>|masquerade",
@@ -81,6 +87,11 @@ mod tests {
                 Matching::Addresses,
                 &["10.0.0.1", "!10.0.0.0/8", "10.0.0.1-10.0.0.9", "0.0.0.0/0"],
                 &["", "!", "10.0.0.1/8", "10.0.0.9-10.0.0.1", "::1", "10.0.0.0/33", "10.0.0.1-", "a"],
+            ),
+            (
+                Matching::AddressesV6,
+                &["2001:db8::1", "!2001:db8::/32", "::1-::9", "::/0"],
+                &["10.0.0.1", "2001:db8::1/32", "::9-::1", ":", "fe80::1%eth0"],
             ),
             (
                 Matching::Ports,

@@ -5,6 +5,7 @@
 mod algorithm;
 mod cursor;
 mod enrollment;
+mod firewall;
 mod form;
 mod health;
 mod https;
@@ -31,6 +32,7 @@ mod wireguard;
 
 pub use algorithm::{DH_GROUPS, ENCRYPTIONS, ESP_PRESETS, HASHES, IKE_PRESETS, KEY_EXCHANGES, PRFS};
 pub use cursor::Cursor;
+pub use firewall::{Action, icmp_name, icmp_type};
 pub use form::Form;
 pub use health::HEALTH_RULES;
 pub use location::Location;
@@ -46,7 +48,9 @@ pub use wireguard::OFFLOADS;
 
 pub(crate) use form::words;
 pub(crate) use spelling::{NEAR, meant};
-pub(crate) use value::{ALL_PROTOCOLS, bytes_of, endpoint_of, hundredths, key_of, protocol, protocol_name};
+pub(crate) use value::{
+    ALL_PROTOCOLS, DHCP, bytes_of, endpoint_of, hundredths, key_of, protocol, protocol_name,
+};
 
 /// A node that may be set.
 #[derive(Debug)]
@@ -189,6 +193,7 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
         lan::NODES,
         links::NODES,
         nat::NODES,
+        firewall::NODES,
         snmp_v3::NODES,
         https::NODES,
         health::NODES,
@@ -205,6 +210,8 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
     ];
     let alike = system::PAIR_PINS.iter().flatten().chain(links::LINKS.iter().flatten());
     let alike = alike.chain(links::ROUTES.iter().flatten()).chain(nat::RULES.iter().flatten());
+    let alike = alike.chain(firewall::SETS.iter().flatten());
+    let alike = alike.chain(links::DHCP_OPTIONS.iter().flatten());
     tables.into_iter().flatten().chain(alike)
 }
 
@@ -220,6 +227,7 @@ pub fn tags() -> impl Iterator<Item = &'static Tag> {
         lan::TAGS,
         links::TAGS,
         nat::TAGS,
+        firewall::TAGS,
         snmp_v3::TAGS,
         https::TAGS,
         health::TAGS,
@@ -239,6 +247,7 @@ pub fn unsupported_nodes() -> impl Iterator<Item = &'static Unsupported> {
         lan::UNSUPPORTED,
         links::UNSUPPORTED,
         nat::UNSUPPORTED,
+        firewall::UNSUPPORTED,
         https::UNSUPPORTED,
         pki::UNSUPPORTED,
         ipsec::UNSUPPORTED,
@@ -270,6 +279,7 @@ fn places() -> impl Iterator<Item = Place> {
         lan::INNER,
         links::INNER,
         nat::INNER,
+        firewall::INNER,
         snmp_v3::INNER,
         https::INNER,
         health::INNER,

@@ -33,6 +33,8 @@ pub enum Type {
     Decimal(u32, u32),
     /// An address with its prefix length: 10.1.0.1/30.
     Host,
+    /// The same, or the word for one that is got by DHCP.
+    HostOrDhcp,
     /// A prefix: 10.1.0.0/24.
     Prefix,
     /// An address.
@@ -114,6 +116,7 @@ impl Type {
             Self::Number(low, high) => whole(text).is_some_and(|number| (low..=high).contains(&number)),
             Self::Decimal(low, high) => hundredths(text).is_some_and(|number| (low..=high).contains(&number)),
             Self::Host => text.parse::<IpNet>().is_ok(),
+            Self::HostOrDhcp => text == DHCP || text.parse::<IpNet>().is_ok(),
             Self::Prefix => text.parse::<IpNet>().is_ok_and(|prefix| prefix.trunc() == prefix),
             Self::Address => text.parse::<IpAddr>().is_ok(),
             Self::Endpoint => endpoint_of(text).is_some(),
@@ -161,6 +164,7 @@ impl Type {
                 format!("a number from {} to {}", f64::from(low) / 100.0, f64::from(high) / 100.0)
             }
             Self::Host => "an address with its prefix length, such as 10.1.0.1/30".to_owned(),
+            Self::HostOrDhcp => "an address with its prefix length, such as 10.1.0.1/30, or dhcp".to_owned(),
             Self::Prefix => "a prefix, such as 10.1.0.0/24".to_owned(),
             Self::Address => "an IPv4 or IPv6 address".to_owned(),
             Self::Endpoint => {
@@ -207,9 +211,12 @@ impl Type {
                 Some("write an address such as 192.0.2.1 or 2001:db8::1".to_owned())
             }
             Self::Host if matches!(text, "dhcp" | "dhcpv6") => {
-                Some("let the operating system get it by DHCP, and take the line out".to_owned())
+                Some("write an address: interfaces ethernet and bridge get theirs by DHCP".to_owned())
             }
-            Self::Host if text.parse::<IpAddr>().is_ok() => {
+            Self::HostOrDhcp if text == "dhcpv6" => {
+                Some("let the operating system get it by DHCPv6, and take the line out".to_owned())
+            }
+            Self::Host | Self::HostOrDhcp if text.parse::<IpAddr>().is_ok() => {
                 Some(format!("write the length of its network behind it: {text}/24"))
             }
             Self::Location if text.contains('@') => Some(
@@ -266,6 +273,7 @@ impl fmt::Display for Type {
                 write!(f, "<{}-{}>", f64::from(*low) / 100.0, f64::from(*high) / 100.0)
             }
             Self::Host => f.write_str("<address/length>"),
+            Self::HostOrDhcp => f.write_str("<address/length>|dhcp"),
             Self::Prefix => f.write_str("<prefix/length>"),
             Self::Address => f.write_str("<address>"),
             Self::Endpoint => f.write_str("<address>|<address:port>"),
@@ -323,6 +331,9 @@ pub(crate) fn hundredths(text: &str) -> Option<u32> {
     let decimals = format!("{decimals:0<2}").parse::<u32>().ok()?;
     whole.parse::<u32>().ok()?.checked_mul(100)?.checked_add(decimals)
 }
+
+/// The word for an address that a server gives.
+pub(crate) const DHCP: &str = "dhcp";
 
 /// The word for the segments that fit the MTU.
 pub(crate) const FITTING: &str = "clamp-mss-to-pmtu";

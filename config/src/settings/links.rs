@@ -3,6 +3,7 @@
 use super::{Reader, Settings, parsed, set};
 use crate::error::Location;
 use crate::path::Path;
+use crate::schema::DHCP;
 use crate::tree::Tree;
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,12 +16,27 @@ pub struct Link {
     pub kind: LinkKind,
     /// Its addresses.
     pub addresses: BTreeSet<IpNet>,
+    /// How it gets an address by DHCP, if it does.
+    pub dhcp: Option<DhcpClient>,
     /// Its MTU; none for what it has.
     pub mtu: Option<u32>,
     /// Whether it is set down.
     pub is_disabled: bool,
     /// Where it is configured.
     pub path: Path,
+}
+
+/// What a DHCP client sends, and does with what it gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DhcpClient {
+    /// The client identifier, if it is not of the MAC address.
+    pub client_id: Option<String>,
+    /// The name of this machine.
+    pub host_name: Option<String>,
+    /// The vendor class identifier.
+    pub vendor_class_id: Option<String>,
+    /// The distance of the default route; none for no default route.
+    pub distance: Option<u8>,
 }
 
 /// What a link is.
@@ -98,6 +114,12 @@ impl Reader {
 
     /// Adds a link, unless another part of the configuration is for it, too.
     fn add_link(&mut self, links: &mut BTreeMap<String, Link>, name: String, link: Link, tree: &Tree) {
+        if link.dhcp.is_none() && tree.has("dhcp-options") {
+            self.warn(format!(
+                "{} dhcp-options has no effect without: {} address dhcp",
+                link.path, link.path
+            ));
+        }
         let path = link.path.clone();
         if let Some(other) = links.insert(name, link) {
             let reason = format!("{path}: {} is the same interface", other.path);
@@ -196,7 +218,11 @@ impl Reader {
                     let reason = format!("{path} member interface {member}: {other} has it, too");
                     self.error(location(path), reason, format!("delete {path} member interface {member}"));
                 }
-                if settings.links.get(member).is_some_and(|member| !member.addresses.is_empty()) {
+                if settings
+                    .links
+                    .get(member)
+                    .is_some_and(|member| !member.addresses.is_empty() || member.dhcp.is_some())
+                {
                     let reason =
                         format!("{path} member interface {member}: a member has no address of its own");
                     self.error(
@@ -297,10 +323,28 @@ fn members(tree: &Tree) -> BTreeSet<String> {
     members.map(|(name, _)| name.to_owned()).collect()
 }
 
+/// The distance of a default route by DHCP where none is set, as in VyOS.
+const DHCP_DISTANCE: u8 = 210;
+
+fn dhcp_client(tree: &Tree) -> DhcpClient {
+    let Some(options) = tree.at(&["dhcp-options"]) else {
+        return DhcpClient { distance: Some(DHCP_DISTANCE), ..DhcpClient::default() };
+    };
+    let text = |word| options.value(word).map(str::to_owned);
+    let distance = set(options, "default-route-distance").unwrap_or(DHCP_DISTANCE);
+    DhcpClient {
+        client_id: text("client-id"),
+        host_name: text("host-name"),
+        vendor_class_id: text("vendor-class-id"),
+        distance: Some(distance).filter(|_| !options.has("no-default-route")),
+    }
+}
+
 fn link(kind: LinkKind, path: Path, tree: &Tree) -> Link {
     Link {
         kind,
         addresses: parsed(tree.values("address")).into_iter().collect(),
+        dhcp: tree.values("address").contains(&DHCP).then(|| dhcp_client(tree)),
         mtu: set(tree, "mtu"),
         is_disabled: tree.has("disable"),
         path,
@@ -358,10 +402,44 @@ mod tests {
     }
 
     #[test]
+    fn addresses_by_dhcp_have_their_options() {
+        let (settings, warnings) = read(&[
+            "interfaces ethernet eth0 address dhcp",
+            "interfaces ethernet eth0 address 10.0.0.1/24",
+            "interfaces ethernet eth0 vif 7 address dhcp",
+            "interfaces ethernet eth0 vif 7 dhcp-options client-id site-7",
+            "interfaces ethernet eth0 vif 7 dhcp-options host-name router.example",
+            "interfaces ethernet eth0 vif 7 dhcp-options vendor-class-id 'a box'",
+            "interfaces ethernet eth0 vif 7 dhcp-options default-route-distance 9",
+            "interfaces bridge br0 address dhcp",
+            "interfaces bridge br0 dhcp-options no-default-route",
+            "interfaces ethernet eth1 dhcp-options no-default-route",
+        ])
+        .expect("right");
+        let dhcp = |name: &str| settings.links[name].dhcp.clone().expect("by DHCP");
+        assert_eq!(dhcp("eth0"), DhcpClient { distance: Some(210), ..DhcpClient::default() });
+        assert_eq!(settings.links["eth0"].addresses.len(), 1);
+        let vlan = dhcp("eth0.7");
+        assert_eq!((vlan.distance, vlan.client_id.as_deref()), (Some(9), Some("site-7")));
+        assert_eq!(vlan.host_name.as_deref(), Some("router.example"));
+        assert_eq!(vlan.vendor_class_id.as_deref(), Some("a box"));
+        assert_eq!(dhcp("br0").distance, None);
+        let said = "interfaces ethernet eth1 dhcp-options has no effect without: interfaces ethernet eth1 address dhcp";
+        assert_eq!(warnings, [said]);
+    }
+
+    #[test]
     fn what_cannot_be_is_refused_with_a_fix() {
         let wg = |more: &[&'static str]| [&WG[..], more].concat();
         for (lines, said) in [
-            (vec!["interfaces ethernet eth0 address dhcp"], "let the operating system get it by DHCP"),
+            (vec!["interfaces ethernet eth0 address dhcpv6"], "let the operating system get it by DHCPv6"),
+            (vec!["interfaces dummy dum0 address dhcp"], "interfaces ethernet and bridge get theirs by DHCP"),
+            (vec!["interfaces ethernet eth0 dhcp-options reject 192.0.2.1"], "udhcpc takes the first offer"),
+            (vec!["interfaces ethernet eth0 dhcp-options host-name a_b$c"], "a domain name"),
+            (
+                vec!["interfaces bridge br0 member interface eth1", "interfaces ethernet eth1 address dhcp"],
+                "a member has no address of its own",
+            ),
             (vec!["interfaces ethernet eth0 address 10.1.0.1"], "10.1.0.1/24"),
             (vec!["interfaces ethernet 0123456789abc vif 100 disable"], "longer than the 15 characters"),
             (wg(&["interfaces ethernet wg0 mtu 1400"]), "that of a tunnel"),

@@ -2,6 +2,7 @@
 
 mod commit_archive;
 pub mod enrollment;
+pub mod firewall;
 pub mod health;
 mod hints;
 pub mod https;
@@ -12,6 +13,7 @@ pub mod machine;
 pub mod metrics;
 pub mod nat;
 pub mod openvpn;
+pub mod packets;
 pub mod page;
 pub mod path_monitor;
 mod pki;
@@ -25,11 +27,12 @@ mod wireguard;
 
 pub use commit_archive::CommitArchive;
 pub use enrollment::Enrollment;
+pub use firewall::Firewall;
 pub use health::Health;
 pub use https::Https;
 pub use ipsec::IpSec;
 pub(crate) use ipsec::is_served;
-pub use links::{Link, LinkKind, NextHop, StaticRoute};
+pub use links::{DhcpClient, Link, LinkKind, NextHop, StaticRoute};
 pub use log::{Log, LogLevel};
 pub use machine::Machine;
 pub use metrics::{Metrics, MetricsPeers, MetricsTls};
@@ -73,6 +76,8 @@ pub struct Settings {
     pub routes: BTreeSet<StaticRoute>,
     /// Translation of addresses.
     pub nat: Nat,
+    /// Which packets pass between zones.
+    pub firewall: Firewall,
     /// The API for other machines, if there is one.
     pub https: Option<Https>,
     /// Counters and states for Prometheus, if they are served.
@@ -109,6 +114,7 @@ impl Settings {
             && self.links.is_empty()
             && self.routes.is_empty()
             && self.nat == Nat::default()
+            && self.firewall == Firewall::default()
             && self.https.is_none()
             && self.metrics.is_none()
             && self.page.is_none()
@@ -147,6 +153,7 @@ impl Settings {
         settings.links = reader.links(tree);
         settings.routes = reader.static_routes(tree);
         settings.nat = reader.nat(tree);
+        settings.firewall = reader.firewall(tree, &settings);
         settings.https = reader.https(tree);
         settings.metrics = reader.metrics(tree);
         settings.page = reader.page(tree);

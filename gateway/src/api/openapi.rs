@@ -8,7 +8,9 @@ use super::model::{
 };
 use super::server::TREE;
 use super::typed;
-use crate::{facts, health, https, ipsec, machine, nat, openvpn, path, secgw, snmp, wireguard};
+use crate::{
+    dhcp, facts, firewall, health, https, ipsec, machine, nat, openvpn, path, secgw, snmp, wireguard,
+};
 use axum::Json;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -176,6 +178,11 @@ static OPERATIONS: &[Operation] = &[
     post::<bool>("/v1/secgw/reset", "Re-establish the connection to a peer that policies name")
         .takes::<ipsec::model::Reset>(),
     get::<machine::model::Machine>("/v1/machine", "Settings of the machine that are in force"),
+    get::<dhcp::model::Leases>("/v1/dhcp/client", "What interfaces have got by DHCP"),
+    get::<firewall::model::Firewall>(
+        "/v1/firewall",
+        "Zones and rule sets of the firewall, with their counters",
+    ),
     get::<nat::model::Nat>("/v1/nat", "Rules of NAT, and the connections that each has translated"),
     get::<https::model::Https>("/v1/service/https", "The HTTPS server, its keys by name and its certificate"),
     get::<https::model::Metrics>("/v1/service/metrics", "Where metrics are, and the certificate"),

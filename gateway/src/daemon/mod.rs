@@ -20,6 +20,9 @@ pub mod transactions;
 
 use crate::api::Shown;
 use crate::api::model;
+use crate::dhcp;
+use crate::dhcp::Clients;
+use crate::firewall::FirewallService;
 use crate::health::Connection;
 use crate::health::service::HealthService;
 use crate::host::Host;
@@ -35,7 +38,7 @@ use crate::path::service::PathService;
 use crate::router::RouterService;
 use crate::secgw::Opener;
 use crate::secgw::service::SecgwService;
-use crate::service::{Context, Policy, Refusal, Refused, Requirements, Service};
+use crate::service::{Context, Policy, Refusal, Refused, Requirements, Service, View};
 use crate::snmp;
 use crate::tunnel_interface::Removed;
 use crate::wireguard::service::WireGuardService;
@@ -56,6 +59,7 @@ fn services() -> Vec<Box<dyn Service>> {
         Box::<MachineService>::default(),
         Box::<RouterService>::default(),
         Box::<NatService>::default(),
+        Box::<FirewallService>::default(),
         Box::<HttpsService>::default(),
         Box::<MetricsService>::default(),
         Box::<PageService>::default(),
@@ -142,7 +146,7 @@ pub struct Daemon {
 impl Daemon {
     /// A daemon without interfaces; `host` keeps closed what they will be for, `machine` may change settings of the machine, and
     /// `https` serves the API over HTTPS, `alerts` tells receivers of alerts, `snmp` is the sub-agent of snmpd,
-    /// `name_servers` sets those of this machine, `opener` opens Ethernet ports.
+    /// `dhcp` runs DHCP clients, `name_servers` sets those of this machine, `opener` opens Ethernet ports.
     /// If another program deletes an interface, `events` is told.
     #[allow(clippy::too_many_arguments, reason = "each is a process or a thread of its own")]
     pub fn new(
@@ -153,11 +157,14 @@ impl Daemon {
         https: Process,
         alerts: Connection,
         snmp: snmp::Connection,
+        dhcp: dhcp::Connection,
         name_servers: Option<NameServers>,
         opener: Option<Opener>,
     ) -> Self {
         let services = services();
-        let views = services.iter().map(|service| service.view()).collect();
+        let dhcp = Clients::new(dhcp, name_servers.clone());
+        let mut views: Vec<Arc<dyn View>> = services.iter().map(|service| service.view()).collect();
+        views.push(Arc::new(dhcp.shown().clone()));
         let shown = Shown::new(Arc::clone(&engines), views);
         shown.set_held(host.held());
         let health = Arc::clone(shown.health());
@@ -165,8 +172,18 @@ impl Daemon {
         let agent = Arc::clone(shown.snmp());
         agent.connect(snmp);
         let https = https.into();
-        let context =
-            Context { engines, events, host, machine, https, health, snmp: agent, name_servers, opener };
+        let context = Context {
+            engines,
+            events,
+            host,
+            machine,
+            https,
+            health,
+            snmp: agent,
+            dhcp,
+            name_servers,
+            opener,
+        };
         let engine_rules = EngineRules::default();
         Self { context, services, engine_rules, open_at_exit: false, advised: BTreeSet::new(), shown }
     }

@@ -19,6 +19,7 @@ use super::{Daemon, fault};
 use crate::api;
 use crate::api::model::{ReloadOutcome, Reloaded, Via};
 use crate::clock::since_boot;
+use crate::dhcp;
 use crate::health;
 use crate::host::Host;
 use crate::host::netlink::NetlinkError;
@@ -92,6 +93,8 @@ pub struct Start<E, T> {
     pub alerts: health::Connection,
     /// Where the process is that is the sub-agent of snmpd.
     pub snmp: snmp::Connection,
+    /// Where the process is that runs DHCP clients.
+    pub dhcp: dhcp::Connection,
     /// The process that sets name servers of this machine, if there is one.
     pub name_servers: Option<UnixStream>,
     /// Who opens Ethernet ports, if there is one.
@@ -119,6 +122,7 @@ where
         https,
         alerts,
         snmp,
+        dhcp,
         name_servers,
         opener,
         open_at_exit,
@@ -135,7 +139,7 @@ where
     let machine = Client::new(machine, file.path());
     let name_servers = name_servers.map(NameServers::start).transpose()?;
     let https = Process::new(https);
-    let daemon = Daemon::new(engines, events, host, machine, https, alerts, snmp, name_servers, opener);
+    let daemon = Daemon::new(engines, events, host, machine, https, alerts, snmp, dhcp, name_servers, opener);
     let mut server = Server { file, transactions, daemon, removed, tell };
     let applied = server.daemon.apply(settings, Policy::EachPath);
     let Some(mut refused) = inbox.stop.unless_ordered(applied).await else {
@@ -216,7 +220,8 @@ impl<T: Fn(Event)> Server<T> {
                     Some(())
                 }
                 Next::Maintain => inbox.stop.unless_ordered(self.daemon.maintain()).await,
-                Next::Undo => self.undo(&inbox.stop).await,
+                // Boxed, as a commit is.
+                Next::Undo => Box::pin(self.undo(&inbox.stop)).await,
                 Next::Order(order) => Box::pin(self.carry_out(order, &inbox.stop)).await,
             };
             if is_done.is_none() {

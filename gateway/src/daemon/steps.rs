@@ -3,10 +3,12 @@
 //! ```text
 //! plan     every service says what would change, and what of it cannot be served: nothing is touched
 //! check    the ports that are needed are free, or become so: nothing is touched
+//! tighten  what the new firewall forbids does not pass any more
 //! free     what others are about to need goes: the port of an interface that is removed, disabled or gets another one
 //! prepare  what is new comes beside what is there
 //! switch   interfaces and peers become what they are to be
 //! remove   what is no longer configured goes
+//! loosen   what only the former firewall forbade passes
 //! ```
 //!
 //! What cannot be undone without loss comes late, when little is left that may be refused.
@@ -112,11 +114,13 @@ fn is_taken(port: u16) -> bool {
 fn order(step: &Step, needed: &BTreeSet<u16>) -> u8 {
     let is_needed = step.frees.iter().any(|port| needed.contains(port));
     match (step.phase, is_needed) {
-        (Phase::Free, _) | (Phase::Remove | Phase::Switch, true) => 0,
-        (Phase::Prepare, true) => 1,
-        (Phase::Prepare, false) => 2,
-        (Phase::Switch, false) => 3,
-        (Phase::Remove, false) => 4,
+        (Phase::Tighten, _) => 0,
+        (Phase::Free, _) | (Phase::Remove | Phase::Switch, true) => 1,
+        (Phase::Prepare, true) => 2,
+        (Phase::Prepare, false) => 3,
+        (Phase::Switch, false) => 4,
+        (Phase::Remove, false) => 5,
+        (Phase::Loosen, _) => 6,
     }
 }
 

@@ -7,12 +7,13 @@
 //! an exception, or protected: the closer network decides    leaves, or is dropped and counted
 //! ```
 
+use super::matching::{bytes, of_family};
 use super::networks::MARK;
 use super::nft;
 use super::nft::{
     APPEND, AT_LEAST, AT_MOST, Batch, CREATE, EQUAL, ICMP_V6, NETWORK_HEADER, NEW_CHAIN, NEW_ELEMENTS,
-    NEW_RULE, NEW_SET, NEW_TABLE, NF_PROTOCOL, OIFNAME, TRANSPORT_HEADER, accept, attribute, compare,
-    interface, jump, lookup, meta, nested, number, payload, protocol, refuse, text,
+    NEW_RULE, NEW_SET, NEW_TABLE, OIFNAME, TRANSPORT_HEADER, accept, attribute, compare, interface, jump,
+    lookup, meta, nested, number, payload, protocol, refuse, text,
 };
 use super::own_table::OwnTable;
 use ipnet::IpNet;
@@ -224,21 +225,9 @@ fn is_v6(prefix: IpNet) -> bool {
     matches!(prefix, IpNet::V6(_))
 }
 
-/// Only packets of this version of IP (linux/netfilter.h).
-fn of_family(v6: bool) -> Vec<u8> {
-    [meta(NF_PROTOCOL), compare(EQUAL, &[if v6 { 10 } else { 2 }])].concat()
-}
-
 fn address(v6: bool, side: Side) -> Vec<u8> {
     let (source, length) = if v6 { (8, 16) } else { (12, 4) };
     payload(NETWORK_HEADER, if side == Side::Source { source } else { source + length }, length)
-}
-
-fn bytes(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => address.octets().to_vec(),
-    }
 }
 
 /// Sets of addresses, by their numbers.

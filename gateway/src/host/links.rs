@@ -6,9 +6,10 @@
 
 use super::netlink::{KernelRoute, LinkChange, Netlink, NetlinkError, NewLink, RouterLink};
 use config::settings::{Link, LinkKind, NextHop, StaticRoute};
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 
 /// The description of a link that we have made.
 const MADE: &str = "made by postern";
@@ -42,6 +43,11 @@ pub(super) struct Links {
     former: Option<Router>,
     /// What would undo our changes of links of the machine.
     undo: BTreeMap<String, LinkChange>,
+    /// What links have got by DHCP: address and router, or nothing. One that is not named has an address that an earlier daemon
+    /// has left, if it has one: it stays until more is known.
+    leases: BTreeMap<String, Option<(Ipv4Net, Option<Ipv4Addr>)>>,
+    /// Addresses of leases that have ended. Linux before 5.18 does not say whose an address is.
+    ended: Vec<(String, IpNet)>,
     /// Whether nothing is wanted, and nothing of ours was found.
     is_clean: bool,
 }
@@ -49,8 +55,60 @@ pub(super) struct Links {
 impl Links {
     /// From now on, this is wanted: the next comparison makes it so.
     pub(super) fn want(&mut self, router: Router) {
+        let is_by_dhcp = |name: &String| router.links.get(name).is_some_and(gets_address);
+        let gone: Vec<String> = self.leases.keys().filter(|name| !is_by_dhcp(name)).cloned().collect();
+        for name in gone {
+            self.lease(&name, None);
+            self.leases.remove(&name);
+        }
         self.former = self.wanted.replace(router);
         self.is_clean = false;
+    }
+
+    /// From now on, a link has this address and router by DHCP, or none: the next comparison makes it so.
+    pub(super) fn lease(&mut self, name: &str, lease: Option<(Ipv4Net, Option<Ipv4Addr>)>) {
+        let before = self.leases.insert(name.to_owned(), lease).flatten();
+        let ended = before.filter(|(address, _)| lease.is_none_or(|(now, _)| now != *address));
+        self.ended.extend(ended.map(|(address, _)| (name.to_owned(), address.into())));
+        self.is_clean = false;
+    }
+
+    /// What is wanted with what was got by DHCP; links of which it is not known are named. A network that a tunnel is for would
+    /// lead its packets around the tunnel, whoever gives it.
+    fn with_leases(
+        &self,
+        wanted: &Router,
+        protected: &BTreeSet<IpNet>,
+        compared: &mut Compared,
+    ) -> (Router, BTreeSet<String>) {
+        let (mut all, mut unknown) = (wanted.clone(), BTreeSet::new());
+        for (name, link) in wanted.links.iter().filter(|(_, link)| gets_address(link)) {
+            let Some(lease) = self.leases.get(name) else {
+                unknown.insert(name.clone());
+                continue;
+            };
+            let Some((address, router)) = *lease else { continue };
+            let network = IpNet::from(address.trunc());
+            let mut around = protected.iter().filter(|it| it.prefix_len() > 0 && it.contains(&network));
+            if let Some(tunnel) = around.next() {
+                compared.note_link(name, Err(around_by_lease(address, *tunnel)));
+                continue;
+            }
+            if let Some(link) = all.links.get_mut(name) {
+                link.addresses.insert(address.into());
+            }
+            let distance = link.dhcp.as_ref().and_then(|it| it.distance);
+            if let (Some(router), Some(distance)) = (router, distance) {
+                let prefix = IpNet::from(Ipv4Net::default());
+                // The kernel has one route of a metric.
+                let is_free =
+                    |it: &u8| !all.routes.iter().any(|route| (route.prefix, route.distance) == (prefix, *it));
+                let distance = (distance..=u8::MAX).find(is_free).unwrap_or(distance);
+                let next_hop = NextHop::Gateway(router.into(), Some(name.clone()));
+                all.routes.insert(StaticRoute { prefix, distance, next_hop });
+            }
+        }
+        (all, unknown)
     }
 
     /// Puts back what is missing, and takes away what is ours and not wanted. What is `protected` by tunnels gets no route.
@@ -61,6 +119,9 @@ impl Links {
     ) -> Result<Compared, NetlinkError> {
         let mut compared = Compared::default();
         let Some(wanted) = self.wanted.as_ref().filter(|_| !self.is_clean) else { return Ok(compared) };
+        let protected = protected_of(wanted, protected);
+        let (merged, unknown) = self.with_leases(wanted, &protected, &mut compared);
+        let wanted = &merged;
         let mut links = netlink.router_links()?;
         for found in links.iter().filter(|it| is_made(it) && !wanted.links.contains_key(&it.name)) {
             compared.note_link(&found.name, netlink.delete_link(found.link.index));
@@ -73,10 +134,16 @@ impl Links {
             let outcome = set_link(name, link, &mut links, undo, netlink, &mut compared.restored);
             compared.note_link(name, outcome);
         }
-        restore_addresses(wanted, &links, netlink, &mut compared)?;
-        // Of thousands of peers it is large.
-        let protected = if wanted.routes.is_empty() { BTreeSet::new() } else { protected() };
-        restore_routes(&wanted.routes, &protected, netlink, &mut compared)?;
+        restore_addresses(wanted, &unknown, &links, netlink, &mut compared)?;
+        for (name, address) in std::mem::take(&mut self.ended) {
+            let found = links.iter().find(|it| it.name == name).filter(|_| !keeps_owners());
+            if let Some(found) = found.filter(|_| !has_address(wanted, &name, &address)) {
+                compared.note_link(&name, netlink.remove_address(found.link.index, address));
+            }
+        }
+        let unknown: BTreeSet<u32> =
+            links.iter().filter(|it| unknown.contains(&it.name)).map(|it| it.link.index).collect();
+        restore_routes(&wanted.routes, &unknown, &protected, netlink, &mut compared)?;
         self.is_clean =
             *wanted == Router::default() && compared.links.is_empty() && compared.routes.is_empty();
         self.undo(&links, netlink, &mut compared);
@@ -115,8 +182,32 @@ impl Compared {
     }
 }
 
+/// Whether a link gets an address by DHCP.
+fn gets_address(link: &Link) -> bool {
+    link.dhcp.is_some() && !link.is_disabled
+}
+
+fn has_address(wanted: &Router, name: &str, address: &IpNet) -> bool {
+    wanted.links.get(name).is_some_and(|link| link.addresses.contains(address))
+}
+
+/// What tunnels protect, where it matters: of thousands of peers it is large.
+fn protected_of(wanted: &Router, protected: impl FnOnce() -> BTreeSet<IpNet>) -> BTreeSet<IpNet> {
+    let matters = !wanted.routes.is_empty() || wanted.links.values().any(gets_address);
+    if matters { protected() } else { BTreeSet::new() }
+}
+
+fn around_by_lease(address: Ipv4Net, tunnel: IpNet) -> NetlinkError {
+    NetlinkError {
+        what: format!("{address} by DHCP: a tunnel protects {tunnel}, and packets would go around the tunnel"),
+        error: Errno::EXIST,
+        fix: "\n  fix: ask who runs the DHCP server for another network, or give the site of the tunnel another one".to_owned(),
+    }
+}
+
 fn restore_addresses(
     wanted: &Router,
+    unknown: &BTreeSet<String>,
     links: &[RouterLink],
     netlink: &mut Netlink,
     compared: &mut Compared,
@@ -126,7 +217,8 @@ fn restore_addresses(
     for &(index, address, is_ours) in &present {
         let Some(name) = names.get(&index) else { continue };
         let link = wanted.links.get(*name);
-        if is_ours && !link.is_some_and(|link| link.addresses.contains(&address)) {
+        let is_left = unknown.contains(*name) && address.addr().is_ipv4();
+        if is_ours && !is_left && !link.is_some_and(|link| link.addresses.contains(&address)) {
             compared.note_link(name, netlink.remove_address(index, address));
         }
     }
@@ -251,6 +343,7 @@ type Place = (IpNet, u32);
 
 fn restore_routes(
     wanted: &BTreeSet<StaticRoute>,
+    unknown: &BTreeSet<u32>,
     protected: &BTreeSet<IpNet>,
     netlink: &mut Netlink,
     compared: &mut Compared,
@@ -272,6 +365,10 @@ fn restore_routes(
         let outcome = match routes.get(&place) {
             Some(wanted) if wanted.matches(&found) => {
                 routes.remove(&place);
+                Ok(())
+            }
+            // The default route of a lease that an earlier daemon has left.
+            None if found.prefix.prefix_len() == 0 && found.index.is_some_and(|it| unknown.contains(&it)) => {
                 Ok(())
             }
             _ => netlink.remove_static_route(found),

@@ -21,6 +21,7 @@ mod guard;
 mod kept;
 mod left;
 mod links;
+mod matching;
 pub mod netlink;
 pub mod networks;
 mod nft;
@@ -32,10 +33,12 @@ pub mod rules;
 mod translation;
 pub mod wants;
 mod watch;
+mod zones;
 
+use crate::dhcp::lease::Lease;
 use crate::rights::Rights;
 use arriving::{Arriving, Tunnels};
-use config::settings::Nat;
+use config::settings::{Firewall, Nat};
 use guard::Guard;
 use links::Links;
 pub use links::{Compared, Router};
@@ -56,6 +59,8 @@ pub use translation::Translated;
 use translation::Translator;
 use wants::Wants;
 use watch::Watch;
+use zones::ZoneFilter;
+pub use zones::{FilterError, Filtered};
 
 /// Called when links, addresses or routes of this machine have changed.
 pub type Follower = Arc<dyn Fn() + Send + Sync>;
@@ -77,6 +82,7 @@ struct State {
     guard_failed: bool,
     valid_mark: ValidMark,
     translator: Translator,
+    zones: ZoneFilter,
     links: Links,
     /// Unprotected packets are dropped as long as this lives.
     arriving: Option<Arriving>,
@@ -121,6 +127,18 @@ impl TranslatedReader {
     }
 }
 
+/// Reads what rules of `firewall` have counted, as long as the host is there.
+#[derive(Clone)]
+pub struct FilteredReader(Weak<Mutex<State>>);
+
+impl FilteredReader {
+    /// The kernel's counters.
+    pub fn read(&self) -> Filtered {
+        let Some(state) = self.0.upgrade() else { return Filtered::default() };
+        state.lock().unwrap_or_else(PoisonError::into_inner).zones.filtered()
+    }
+}
+
 /// Keeps the wanted state in the kernel. Dropping it ends the thread, and leaves the state as it is.
 pub struct Host {
     state: Arc<Mutex<State>>,
@@ -157,6 +175,19 @@ impl HostHandle {
             netlink.remove_address(index, address)?;
         }
         state.restore()?.of(name)
+    }
+
+    /// Gives a link what it has got by DHCP, or takes it away. The error is what the kernel refused for it.
+    pub fn lease(&self, name: &str, lease: Option<&Lease>) -> Result<(), NetlinkError> {
+        let mut state = self.lock();
+        state.links.lease(name, lease.map(|lease| (lease.address, lease.router)));
+        let mut outcome = state.restore()?;
+        let Compared { mut links, routes, .. } = std::mem::take(&mut outcome.router);
+        outcome.log();
+        let refused = links
+            .remove(name)
+            .or_else(|| routes.into_iter().find(|(it, _)| it.prefix_len() == 0).map(|it| it.1));
+        refused.map_or(Ok(()), Err)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -238,6 +269,16 @@ impl Host {
     /// The reader of what rules have translated.
     pub fn translated(&self) -> TranslatedReader {
         TranslatedReader(Arc::downgrade(&self.state))
+    }
+
+    /// Filters packets between zones: they must pass each of these policies. If the kernel refuses one, the former ones stay.
+    pub fn filter(&self, policies: &[Firewall]) -> Result<(), FilterError> {
+        self.lock().zones.set(policies)
+    }
+
+    /// The reader of what rules of `firewall` have counted.
+    pub fn filtered(&self) -> FilteredReader {
+        FilteredReader(Arc::downgrade(&self.state))
     }
 
     /// The reader of the nf_tables counters.
@@ -351,8 +392,8 @@ impl State {
     }
 
     /// The tables of nf_tables that stay when the daemon ends.
-    fn tables(&mut self) -> [&mut OwnTable; 2] {
-        [self.guard.table(), self.translator.table()]
+    fn tables(&mut self) -> [&mut OwnTable; 3] {
+        [self.guard.table(), self.translator.table(), self.zones.table()]
     }
 
     /// Where the configuration has tunnels that protect networks, if there are some.
@@ -382,7 +423,8 @@ impl State {
     /// The same, unless the kernel has been told nothing by others since.
     fn restore_if_disturbed(&mut self) -> Result<Outcome, NetlinkError> {
         let is_undisturbed = self.kernel.as_mut().is_some_and(Kernel::is_undisturbed);
-        let is_trusted = || self.guard.is_trusted() && self.translator.is_trusted();
+        let is_trusted =
+            || self.guard.is_trusted() && self.translator.is_trusted() && self.zones.is_trusted();
         if is_undisturbed && (self.own.is_some() || is_trusted()) {
             return Ok(Outcome::default());
         }
@@ -398,8 +440,10 @@ impl State {
             None if self.kept.is_empty() => Cow::Borrowed(&self.wanted),
             None => Cow::Owned(merged(&self.wanted, &self.kept)),
         };
-        let plan = restore::plan(&wanted, kernel, self.own)?;
         let mut outcome = Outcome::default();
+        // Packets pass unfiltered while the table is not there.
+        outcome.note_table("the table inet postern-firewall", self.zones.restore());
+        let plan = restore::plan(&wanted, kernel, self.own)?;
         plan.close(&mut kernel.netlink, &mut outcome);
         self.valid_mark.set(&plan.rules());
         // The table is that of the daemon.
@@ -418,15 +462,7 @@ impl State {
             Err(error) => self.say_unguarded(&error),
         }
         outcome.router = router?;
-        match self.translator.restore() {
-            Ok(restored) => {
-                outcome.restored.extend(restored.then(|| "the table inet postern-nat".to_owned()));
-            }
-            Err(error) => {
-                let error = NetlinkError::new("it is not put back", &error);
-                outcome.errors.push(("the table inet postern-nat".to_owned(), error));
-            }
-        }
+        outcome.note_table("the table inet postern-nat", self.translator.restore());
         Ok(outcome)
     }
 

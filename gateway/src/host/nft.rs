@@ -153,6 +153,31 @@ pub(crate) fn comment(comment: &str) -> Vec<u8> {
     attribute(USER_DATA, &[&[0, length], comment.as_bytes(), &[0]].concat())
 }
 
+/// What the log of the kernel is to have of a packet, behind these words.
+pub(crate) fn log(words: &str) -> Vec<u8> {
+    expression("log", &[text(2, words)])
+}
+
+/// The sender is answered: a TCP reset, or ICMP port unreachable.
+pub(crate) fn reject(is_tcp: bool) -> Vec<u8> {
+    // linux/netfilter/nf_tables.h: NFT_REJECT_TCP_RST, NFT_REJECT_ICMPX_UNREACH with NFT_REJECT_ICMPX_PORT_UNREACH.
+    let (kind, code) = if is_tcp { (1, 0) } else { (2, 1) };
+    expression("reject", &[number(1, kind), attribute(2, &[code])])
+}
+
+pub(crate) fn drop() -> Vec<u8> {
+    verdict(&[number(1, DROP)])
+}
+
+/// Whether the state of the connection is one of these (`NF_CT_STATE_BIT`).
+pub(crate) fn in_states(bits: u32) -> Vec<u8> {
+    const STATE: u32 = 0;
+    let state = expression("ct", &[number(1, REGISTER), number(2, STATE)]);
+    let bytes = |kind, value: u32| nested(kind, &[attribute(1, &value.to_ne_bytes())]);
+    let mask = [number(1, REGISTER), number(2, REGISTER), number(3, 4), bytes(4, bits), bytes(5, 0)];
+    [state, expression("bitwise", &mask), compare(NOT_EQUAL, &0u32.to_ne_bytes())].concat()
+}
+
 /// A counter, which [`counters`] reads.
 pub(crate) fn counter() -> Vec<u8> {
     expression("counter", &[])
@@ -231,13 +256,41 @@ pub(crate) fn text(kind: u16, value: &str) -> Vec<u8> {
 pub(crate) struct Batch {
     bytes: Vec<u8>,
     messages: u32,
+    /// What messages are for, from a number on.
+    places: Vec<(u32, String)>,
+}
+
+/// The kernel took none of the messages.
+#[derive(Debug)]
+pub(crate) struct BatchError {
+    /// Its reason.
+    pub(crate) error: io::Error,
+    /// What the first message is for that it refused, if it names one.
+    pub(crate) place: Option<String>,
+}
+
+impl From<io::Error> for BatchError {
+    fn from(error: io::Error) -> Self {
+        Self { error, place: None }
+    }
+}
+
+impl From<BatchError> for io::Error {
+    fn from(refused: BatchError) -> Self {
+        refused.error
+    }
 }
 
 impl Batch {
     pub(crate) fn new() -> Self {
-        let mut batch = Self { bytes: Vec::new(), messages: 0 };
+        let mut batch = Self { bytes: Vec::new(), messages: 0, places: Vec::new() };
         batch.message(BATCH_BEGIN, 0, 0, NF_TABLES, &[]);
         batch
+    }
+
+    /// The messages that follow are for this line of the configuration: a refusal of one names it.
+    pub(crate) fn place(&mut self, place: impl Into<String>) {
+        self.places.push((self.messages, place.into()));
     }
 
     /// Asks for a change of rules for IPv4 and IPv6.
@@ -257,7 +310,7 @@ impl Batch {
     }
 
     /// Sends all, and reads the kernel's answer to each.
-    pub(crate) fn send(mut self, socket: &Socket) -> io::Result<()> {
+    pub(crate) fn send(mut self, socket: &Socket) -> Result<(), BatchError> {
         let asked = self.messages - 1;
         self.message(BATCH_END, 0, 0, NF_TABLES, &[]);
         // What the kernel said of a batch that it refused may still be there.
@@ -266,19 +319,29 @@ impl Batch {
             let size = self.bytes.len() * 2;
             // In a container without rights on the machine, only the usual limit can be used up.
             set_socket_send_buffer_size_force(socket, size)
-                .or_else(|_| set_socket_send_buffer_size(socket, size))?;
+                .or_else(|_| set_socket_send_buffer_size(socket, size))
+                .map_err(io::Error::from)?;
         }
         // Each answer takes up to a page of what waits to be read.
         let answers = self.messages as usize * ANSWER;
         if answers > USUAL_SEND {
             set_socket_recv_buffer_size_force(socket, answers)
-                .or_else(|_| set_socket_recv_buffer_size(socket, answers))?;
+                .or_else(|_| set_socket_recv_buffer_size(socket, answers))
+                .map_err(io::Error::from)?;
         }
         socket.send(&self.bytes, 0)?;
         for _ in 0..asked {
-            acknowledged(&socket.recv_from_full()?.0)?;
+            let answer = socket.recv_from_full()?.0;
+            acknowledged(&answer).map_err(|error| BatchError { error, place: self.place_of(&answer) })?;
         }
         Ok(())
+    }
+
+    /// What the message was for that the kernel answers: an answer has its number.
+    fn place_of(&self, answer: &[u8]) -> Option<String> {
+        let number = u32::from_ne_bytes(*answer.get(8..)?.first_chunk()?);
+        let (_, place) = self.places.iter().rev().find(|(from, _)| *from <= number)?;
+        Some(place.clone())
     }
 }
 
@@ -336,12 +399,26 @@ pub(crate) fn is_change_by_another(bytes: &[u8], table: &str, port: u32) -> bool
 /// The packets that the rules of a table have counted; none if there is no such table.
 pub(crate) fn counted(socket: &Socket, table: &str) -> io::Result<u64> {
     let mut packets = 0u64;
-    rules(socket, table, |message| packets = counted_by_rule(message).saturating_add(packets))?;
+    rules(socket, table, |message| packets = counted_by_rule(message).packets.saturating_add(packets))?;
     Ok(packets)
 }
 
-/// The packets that each rule of a table with a comment has counted, with the comment.
-pub(crate) fn counters(socket: &Socket, table: &str) -> io::Result<Vec<(String, u64)>> {
+/// What a rule has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
+impl std::ops::AddAssign for Count {
+    fn add_assign(&mut self, other: Self) {
+        self.packets = self.packets.saturating_add(other.packets);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+/// What each rule of a table with a comment has counted, with the comment.
+pub(crate) fn counters(socket: &Socket, table: &str) -> io::Result<Vec<(String, Count)>> {
     let mut counters = Vec::new();
     rules(socket, table, |message| counters.extend(commented(message)))?;
     Ok(counters)
@@ -349,7 +426,7 @@ pub(crate) fn counters(socket: &Socket, table: &str) -> io::Result<Vec<(String, 
 
 /// Reads the rules of a table.
 fn rules(socket: &Socket, table: &str, mut read: impl FnMut(&[u8])) -> io::Result<()> {
-    let mut request = Batch { bytes: Vec::new(), messages: 0 };
+    let mut request = Batch { bytes: Vec::new(), messages: 0, places: Vec::new() };
     request.message(GET_RULE, DUMP, INET, 0, &text(1, table));
     // What the kernel said of a batch that it refused may still be there.
     while recv(socket, &mut [0u8; 4096][..], RecvFlags::DONTWAIT).is_ok() {}
@@ -378,17 +455,21 @@ fn messages(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The packets that a rule has counted.
-fn counted_by_rule(message: &[u8]) -> u64 {
+/// What a rule has counted.
+fn counted_by_rule(message: &[u8]) -> Count {
     let expressions = attributes(message.get(HEADERS..).unwrap_or_default()).filter(|(kind, _)| *kind == 4);
     let expressions = expressions.flat_map(|(_, list)| attributes(list)).map(|(_, expression)| expression);
-    let counters = expressions.filter(|it| find(it, 1) == Some(b"counter\0"));
-    let packets = counters.filter_map(|counter| find(find(counter, 2)?, 2)?.try_into().ok());
-    packets.map(u64::from_be_bytes).fold(0, u64::saturating_add)
+    let mut count = Count::default();
+    for counter in expressions.filter(|it| find(it, 1) == Some(b"counter\0")) {
+        let value = |kind| find(find(counter, 2)?, kind)?.try_into().ok().map(u64::from_be_bytes);
+        let (bytes, packets) = (value(1).unwrap_or(0), value(2).unwrap_or(0));
+        count += Count { packets, bytes };
+    }
+    count
 }
 
-/// The comment of a rule, and the packets that it has counted; none without a comment.
-fn commented(message: &[u8]) -> Option<(String, u64)> {
+/// The comment of a rule, and what it has counted; none without a comment.
+fn commented(message: &[u8]) -> Option<(String, Count)> {
     let data = find(message.get(HEADERS..)?, USER_DATA)?;
     let length = usize::from(*data.get(1)?);
     let comment = data.get(2..2 + length).filter(|_| data[0] == 0)?;
@@ -432,12 +513,13 @@ mod tests {
 
     #[test]
     fn the_counters_of_all_rules_are_read() {
-        let mut rules = Batch { bytes: Vec::new(), messages: 0 };
+        let mut rules = Batch { bytes: Vec::new(), messages: 0, places: Vec::new() };
         let two = [compare(EQUAL, &[1, 2, 3]), counter(5), accept(), counter(1 << 40)];
         for expressions in [&two[..], &[accept()], &[counter(3)]] {
             rules.message(NEW_RULE, 0, INET, 0, &rule("table", "chain", expressions));
         }
-        let read = |bytes: &[u8]| messages(bytes).map(|(_, message)| counted_by_rule(message)).sum::<u64>();
+        let read =
+            |bytes: &[u8]| messages(bytes).map(|(_, message)| counted_by_rule(message).packets).sum::<u64>();
         assert_eq!(read(&rules.bytes), 8 + (1 << 40));
         for end in 0..rules.bytes.len() {
             assert!(read(&rules.bytes[..end]) <= 8 + (1 << 40));
@@ -451,15 +533,19 @@ mod tests {
 
     #[test]
     fn counters_are_those_of_the_comment_of_their_rule() {
-        let mut rules = Batch { bytes: Vec::new(), messages: 0 };
+        let mut rules = Batch { bytes: Vec::new(), messages: 0, places: Vec::new() };
         let with = |said: &str, packets| [rule("t", "c", &[counter(packets)]), comment(said)].concat();
         for attributes in [with("source 10", 5), rule("t", "c", &[counter(9)]), with("source 20", 0)] {
             rules.message(NEW_RULE, 0, INET, 0, &attributes);
         }
         let read = |bytes: &[u8]| {
-            messages(bytes).filter_map(|(_, message)| commented(message)).collect::<Vec<(String, u64)>>()
+            messages(bytes).filter_map(|(_, message)| commented(message)).collect::<Vec<(String, Count)>>()
         };
-        assert_eq!(read(&rules.bytes), [("source 10".to_owned(), 5), ("source 20".to_owned(), 0)]);
+        let count = |packets| Count { packets, bytes: 7 };
+        assert_eq!(
+            read(&rules.bytes),
+            [("source 10".to_owned(), count(5)), ("source 20".to_owned(), count(0))]
+        );
         for at in 0..rules.bytes.len() {
             let mut wrong = rules.bytes.clone();
             wrong[at] ^= 0xff;

@@ -1,6 +1,6 @@
 //! A table of nf_tables that the host keeps: it is replaced as a whole, in one step, and made again when another program has changed it.
 
-use super::nft::{self, Batch, CREATE, DELETE_TABLE, NEW_TABLE, text};
+use super::nft::{self, Batch, BatchError, CREATE, DELETE_TABLE, NEW_TABLE, text};
 use netlink_sys::Socket;
 use std::io;
 
@@ -49,7 +49,7 @@ impl OwnTable {
     }
 
     /// Replaces the table, or removes it if `fill` adds nothing. If the kernel refuses that, the old one stays.
-    pub(super) fn replace(&mut self, fill: impl FnOnce(&mut Batch)) -> io::Result<()> {
+    pub(super) fn replace(&mut self, fill: impl FnOnce(&mut Batch)) -> Result<(), BatchError> {
         let name = self.name;
         let socket = self.open()?;
         let mut batch = Batch::new();

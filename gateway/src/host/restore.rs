@@ -10,6 +10,7 @@ use super::wants::Wants;
 use ipnet::IpNet;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 
 /// The result of a comparison.
 #[derive(Default)]
@@ -45,6 +46,17 @@ impl Outcome {
     pub(super) fn log(&self) {
         for (name, error) in &self.errors {
             tracing::warn!("{}: {error}", shown(name));
+        }
+    }
+
+    /// A table was made again, or was not.
+    pub(super) fn note_table(&mut self, table: &str, restored: io::Result<bool>) {
+        match restored {
+            Ok(restored) => self.restored.extend(restored.then(|| table.to_owned())),
+            Err(error) => {
+                let error = NetlinkError::new("it is not put back", &error);
+                self.errors.push((table.to_owned(), error));
+            }
         }
     }
 

@@ -48,14 +48,18 @@ fn listed(
     rules: &BTreeMap<u32, NatRule>,
     translated: &BTreeMap<u32, u64>,
 ) -> Vec<model::Rule> {
-    let shown = |(&number, rule): (&u32, &NatRule)| model::Rule {
+    let shown = |(&number, NatRule { packets, translation }): (&u32, &NatRule)| model::Rule {
         list,
         number,
-        interface: rule.link.as_ref().map_or_else(|| "any".to_owned(), ToString::to_string),
-        protocol: rule.protocol_names(),
-        source: rule.source.to_string(),
-        destination: rule.destination.to_string(),
-        translation: rule.translation.to_string(),
+        interface: packets
+            .inbound
+            .as_ref()
+            .or(packets.outbound.as_ref())
+            .map_or_else(|| "any".to_owned(), ToString::to_string),
+        protocol: packets.protocol_names(),
+        source: packets.source.to_string(),
+        destination: packets.destination.to_string(),
+        translation: translation.to_string(),
         connections: translated.get(&number).copied().unwrap_or(0),
     };
     rules.iter().map(shown).collect()

@@ -1,11 +1,13 @@
 //! Keeps links beside the tunnels and static routes what the configuration says. All of it is compared with the kernel at once, and what
 //! is refused has the path of its part.
 
+use crate::dhcp::model::Client;
+use crate::dhcp::supervisor;
 use crate::host::netlink::NetlinkError;
 use crate::host::wants::Wants;
 use crate::host::{Compared, Router};
 use crate::service::{Context, Phase, Planned, Policy, Refusal, Refused, Requirements, Service, Step, Work};
-use config::settings::Link;
+use config::settings::{DhcpClient, Link};
 use config::{Path, Settings};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,8 +33,15 @@ fn routes_path() -> Path {
 }
 
 impl RouterService {
-    /// Has the host make it so; what is refused, by its path.
+    /// Has the host make it so; what is refused, by its path. Clients of DHCP run for the links that have none yet.
     fn apply(&mut self, router: Router, context: &Context) -> Refused {
+        let clients = clients(&router);
+        let refused = self.set(router, context);
+        context.dhcp.order(clients, &context.host.handle());
+        refused
+    }
+
+    fn set(&mut self, router: Router, context: &Context) -> Refused {
         let former = self.in_force.replace(router.clone()).unwrap_or_default();
         let all = router.links.iter().chain(&former.links);
         let paths: BTreeMap<String, Path> =
@@ -56,6 +65,16 @@ impl RouterService {
             refused.iter().filter(|(_, it)| it.is_temporary()).map(|(path, _)| path.clone()).collect();
         refused
     }
+}
+
+/// The clients of links that get their addresses by DHCP.
+fn clients(router: &Router) -> Vec<Client> {
+    let links = router.links.iter().filter(|(_, link)| !link.is_disabled);
+    let client = |(name, link): (&String, &Link)| {
+        let DhcpClient { client_id, host_name, vendor_class_id, .. } = link.dhcp.clone()?;
+        Some(Client { interface: name.clone(), client_id, host_name, vendor_class_id })
+    };
+    links.filter_map(client).collect()
 }
 
 /// The same refusal for every part: nothing could be compared.
@@ -168,7 +187,17 @@ impl Service for RouterService {
         Box::pin(ready(()))
     }
 
+    fn warnings(&self, settings: &Settings) -> Vec<String> {
+        let by_dhcp = settings.links.values().find(|link| link.dhcp.is_some());
+        let missing = by_dhcp.filter(|_| supervisor::program().is_none());
+        missing
+            .map(|link| format!("{} address dhcp: {}", link.path, supervisor::MISSING))
+            .into_iter()
+            .collect()
+    }
+
     fn maintain<'a>(&'a mut self, context: &'a Context) -> Work<'a, ()> {
+        context.dhcp.expire(&context.host.handle());
         if !self.waiting.is_empty()
             && let Some(router) = self.in_force.clone()
         {

@@ -36,6 +36,7 @@ impl Services {
             https,
             health,
             snmp: Arc::default(),
+            dhcp: gateway::dhcp::Clients::default(),
             name_servers: None,
             opener: None,
         };

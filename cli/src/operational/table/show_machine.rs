@@ -4,7 +4,10 @@ use crate::host::{processes, sensors, version};
 use crate::operational::names::Names;
 use crate::operational::{Argument, Entry, Flag, entry};
 use crate::show_log::Of;
-use crate::{show_configuration as configuration, show_log as log, show_machine, show_nat, show_qat, system};
+use crate::{
+    show_configuration as configuration, show_dhcp, show_firewall, show_log as log, show_machine, show_nat,
+    show_qat, system,
+};
 
 const QAT: Argument = Argument { name: "DEVICE", about: "The accelerator", names: Names::QatDevices };
 const LINES: Argument = Argument { name: "LINES", about: "How many lines", names: Names::Number };
@@ -17,6 +20,8 @@ const REVISION: Argument = Argument {
 const SECRETS: Flag = Flag::new("secrets", "Show secrets, too; they are hidden otherwise");
 const MACHINE: &str = "/v1/machine";
 const NAT: &str = "/v1/nat";
+const FIREWALL: &str = "/v1/firewall";
+const DHCP: &str = "/v1/dhcp/client";
 const CRYPTO: &str = "/v1/crypto";
 
 pub(super) static ENTRIES: &[Entry] = &[
@@ -101,6 +106,11 @@ pub(super) static ENTRIES: &[Entry] = &[
         Ok(version::all())
     }),
     entry("show version kernel", "Show the release of the kernel", |_| Ok(version::kernel())),
+    entry("show dhcp client leases", "List what interfaces have got by DHCP", show_dhcp::leases).asks(DHCP),
+    entry("show firewall", "List zones and rule sets, with the packets of each rule", show_firewall::all)
+        .asks(FIREWALL),
+    entry("show firewall zone-policy", "List zones, and the rule sets between them", show_firewall::zones)
+        .asks(FIREWALL),
     entry("show nat", "List the rules of NAT, with the connections that each has translated", show_nat::all)
         .asks(NAT),
     entry("show nat source rules", "List the source rules of NAT", show_nat::source).asks(NAT),

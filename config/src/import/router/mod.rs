@@ -130,8 +130,11 @@ fn is_served(words: &[&str]) -> bool {
         && !matches!(words, ["vpn", "ipsec", "remote-access" | "profile", ..])
 }
 
-/// Whether a path may be one of the grammar.
+/// Whether a path may be one of the grammar that is imported.
 fn leads_on(words: &[&str]) -> bool {
+    if words.first() == Some(&"firewall") {
+        return false;
+    }
     let mut cursor = Cursor::root();
     for word in words {
         match cursor.down(word) {
@@ -252,10 +255,16 @@ fn leave(skipped: &Skipped, draft: &mut Draft) {
     let known = known.filter(|instead| !instead.starts_with("remove the line"));
     let only = "Postern serves VPNs, and leaves this to the system";
     match words[..] {
-        ["firewall" | "nat" | "nat66" | "zone-policy" | "policy" | "traffic-policy" | "port-forward", ..] => {
+        // One of which a condition is not served would let in more than the router does.
+        ["firewall" | "zone-policy", ..] => draft.leave_open(
+            &origin,
+            "rules of a firewall are not imported",
+            "write zones and rule sets, as docs/router.md shows: packets of tunnels come from ipsec0 and wgN",
+        ),
+        ["nat" | "nat66" | "policy" | "traffic-policy" | "port-forward", ..] => {
             draft.leave_open(
                 &origin,
-                "Postern has no firewall; its NAT has source and destination rules for IPv4 only",
+                "NAT has source and destination rules for IPv4 only",
                 "write the rules in nftables.conf: packets of tunnels come from ipsec0 and wgN",
             );
         }

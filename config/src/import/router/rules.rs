@@ -133,8 +133,8 @@ impl Context<'_, '_> {
                     "set nat source rule 1 destination address PREFIX, and: exclude",
                 );
             }
-            ["interfaces", "ethernet" | "bridge", .., "address", "dhcp" | "dhcpv6"] => {
-                let why = "Postern leaves DHCP to the operating system";
+            ["interfaces", "ethernet" | "bridge", .., "address", "dhcpv6"] => {
+                let why = "Postern leaves DHCPv6 to the operating system";
                 draft.leave(&origin, why, "have it get the address of the interface");
             }
             ["nat", list @ ("source" | "destination"), "rule", number, ref rest @ ..] => {
@@ -144,7 +144,8 @@ impl Context<'_, '_> {
                 draft.take(&origin, &[]);
             }
             ["vpn", "ipsec", "allow-access-to-local-interface", _] => {
-                draft.leave_open(&origin, "Postern has no firewall", "allow it in nftables.conf");
+                let why = "no rule is made by itself: a local zone lets in what its rules say";
+                draft.leave_open(&origin, why, "write a rule: set firewall zone NAME local-zone");
             }
             _ => keep(&words, &origin, draft),
         }
@@ -173,7 +174,12 @@ impl Context<'_, '_> {
             ["route-allowed-ips", "true"] => draft.take(origin, &[]),
             ["route-allowed-ips", _] => _ = self.without_routes.insert(interface.to_owned(), origin.clone()),
             ["firewall", ..] => {
-                draft.leave_open(origin, "Postern has no firewall", "write the rules in nftables.conf");
+                let why = "rules of a firewall are not imported";
+                draft.leave_open(
+                    origin,
+                    why,
+                    "give the interface a zone: set firewall zone NAME member interface",
+                );
             }
             _ => keep(words, origin, draft),
         }

@@ -21,10 +21,12 @@ const INTERFACES: &str = "sys/class/net";
 /// A machine, or for tests a folder like one.
 pub struct Helper {
     root: PathBuf,
-    /// Whether an interface may have name servers of a tunnel: a daemon that was taken over may name any.
+    /// Whether an interface is that of a tunnel, whose name servers count before those of others.
     is_tunnel: fn(&str) -> bool,
     /// What was set for each interface, to be taken back.
     set: BTreeMap<String, (Way, Request)>,
+    /// What waits until the only file has no others.
+    waiting: BTreeMap<String, Request>,
 }
 
 /// Who is told about name servers.
@@ -38,7 +40,7 @@ enum Way {
 impl Helper {
     /// Puts back what processes have left that were killed: their interfaces are gone.
     pub fn start(root: PathBuf, is_tunnel: fn(&str) -> bool) -> Self {
-        let helper = Self { root, is_tunnel, set: BTreeMap::new() };
+        let helper = Self { root, is_tunnel, set: BTreeMap::new(), waiting: BTreeMap::new() };
         let folder = helper.folder();
         for interface in folder.interfaces() {
             if helper.root.join(INTERFACES).join(&interface).exists() {
@@ -83,18 +85,21 @@ impl Helper {
         Folder(self.root.join("etc"))
     }
 
-    fn set(&mut self, request: Request) -> Result<String, String> {
+    pub(super) fn set(&mut self, request: Request) -> Result<String, String> {
         let Some(way) = self.way(&request).filter(|_| !request.is_empty()) else {
+            self.waiting.remove(&request.interface);
             self.take_back(&request.interface);
             if request.is_empty() {
-                return Ok("as they were before".to_owned());
+                return self.next().unwrap_or_else(|| Ok("as they were before".to_owned()));
             }
             return Err(
                 "only systemd-resolved has servers for some domains, with a port, or over TLS".to_owned()
             );
         };
-        if !(self.is_tunnel)(&request.interface) {
-            return Err(format!("{} is not the interface of a tunnel", request.interface));
+        let is_tunnel = (self.is_tunnel)(&request.interface);
+        let is_there = self.root.join(INTERFACES).join(&request.interface).exists();
+        if request.interface == "lo" || !is_tunnel && !is_there {
+            return Err(format!("{} is no interface with name servers", request.interface));
         }
         // systemd-resolved keeps what a request does not name; the others replace all.
         let is_kept = matches!(way, Way::Resolved(_));
@@ -102,7 +107,17 @@ impl Helper {
             self.take_back(&request.interface);
         }
         let mut others = self.set.values().filter(|(_, of)| of.interface != request.interface);
-        if let Some((_, other)) = others.find(|(before, _)| way == Way::File && *before == way) {
+        let other =
+            others.find(|(before, _)| way == Way::File && *before == way).map(|(_, other)| other.clone());
+        if let Some(other) = other.as_ref().filter(|other| is_tunnel && !(self.is_tunnel)(&other.interface)) {
+            self.take_back(&other.interface);
+            self.waiting.insert(other.interface.clone(), other.clone());
+        } else if let Some(other) = other {
+            if !is_tunnel {
+                let said = format!("{NAMED} has those of {}: these wait", other.interface);
+                self.waiting.insert(request.interface.clone(), request);
+                return Ok(said);
+            }
             return Err(format!(
                 "{NAMED} has those of {}: only systemd-resolved and resolvconf keep those of several",
                 other.interface
@@ -132,6 +147,15 @@ impl Helper {
             if servers.is_empty() { "search domains".to_owned() } else { servers.join(", ") }
         );
         Ok(told)
+    }
+
+    /// Sets what has waited for the file, if anything has.
+    fn next(&mut self) -> Option<Result<String, String>> {
+        if self.set.values().any(|(way, _)| *way == Way::File) {
+            return None;
+        }
+        let (_, request) = self.waiting.pop_first()?;
+        Some(self.set(request))
     }
 
     /// How a request is carried out; `None` if nothing here can do it.

@@ -154,11 +154,11 @@ fn what_is_no_name_reaches_no_file_and_no_command_line() {
 }
 
 #[test]
-fn only_an_interface_of_a_tunnel_gets_name_servers() {
+fn only_an_interface_that_is_there_gets_name_servers() {
     let files = Files::default();
     files.write("etc/resolv.conf", "nameserver 192.0.2.53\n", 0o644);
     program(&files, "resolvconf");
-    let refused = Answer::Failed("eth0 is not the interface of a tunnel".to_owned());
+    let refused = Answer::Failed("eth0 is no interface with name servers".to_owned());
     assert_eq!(serve(&files, &[request("eth0", "203.0.113.1")]), [refused]);
     assert_eq!(files.read("log"), None);
     // Each interface has its own.
@@ -168,6 +168,32 @@ fn only_an_interface_of_a_tunnel_gets_name_servers() {
     let told: Vec<&str> = told.lines().filter(|line| line.starts_with("resolvconf")).collect();
     let expected = ["-a tun0", "-a tun1", "-d tun1", "-d tun0"].map(|it| format!("resolvconf {it}.postern"));
     assert_eq!(told, expected);
+}
+
+#[test]
+fn those_of_a_tunnel_count_before_those_of_other_interfaces_which_wait() {
+    let files = Files::default();
+    files.write("etc/resolv.conf", "nameserver 192.0.2.53\n", 0o644);
+    for link in ["eth0", "eth1", "lo"] {
+        files.write(&format!("sys/class/net/{link}"), "", 0o600);
+    }
+    let mut helper = Helper::start(files.path().to_owned(), |name| name.starts_with("tun"));
+    let now = || files.read("etc/resolv.conf").unwrap_or_default();
+    let nothing = |name: &str| Request { interface: name.to_owned(), ..Request::default() };
+    helper.set(request("eth0", "203.0.113.1")).expect("it is there");
+    assert!(now().contains("203.0.113.1"));
+    assert!(
+        helper.set(request("eth1", "203.0.113.2")).expect("it waits").contains("those of eth0: these wait")
+    );
+    assert!(now().contains("203.0.113.1"));
+    helper.set(request("tun0", "10.8.0.1")).expect("it counts more");
+    assert!(now().contains("10.8.0.1") && !now().contains("203.0.113.1"));
+    helper.set(nothing("eth1")).expect("it waits no more");
+    helper.set(nothing("tun0")).expect("put back");
+    assert!(now().contains("203.0.113.1"), "{}", now());
+    helper.set(nothing("eth0")).expect("put back");
+    assert_eq!(now(), "nameserver 192.0.2.53\n");
+    helper.set(request("lo", "203.0.113.1")).expect_err("the loopback has none");
 }
 
 #[test]

@@ -1,0 +1,65 @@
+//! What the daemon and the supervisor of DHCP clients say to each other, and the answer of the API.
+
+use super::lease::Lease;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The clients that are to run: all of them, each time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Orders {
+    /// One for an interface.
+    pub clients: Vec<Client>,
+}
+
+/// A client that is to run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Client {
+    /// Its interface.
+    pub interface: String,
+    /// The client identifier, if it is not of the MAC address.
+    pub client_id: Option<String>,
+    /// The name of this machine.
+    pub host_name: Option<String>,
+    /// The vendor class identifier.
+    pub vendor_class_id: Option<String>,
+}
+
+/// What became of a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// Its interface.
+    pub interface: String,
+    /// What has happened.
+    pub event: Event,
+}
+
+/// What has happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event {
+    /// A server gave an address, or renewed it.
+    Bound(Lease),
+    /// There is no address, or none any more; with the reason, if there is one.
+    Lost(Option<String>),
+    /// The client does not run, for this reason; what it has got stays.
+    Failed(String),
+}
+
+/// `GET /v1/dhcp/client`
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Leases {
+    /// One for each interface that gets its address by DHCP.
+    pub leases: Vec<OfInterface>,
+}
+
+/// What an interface has got.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OfInterface {
+    /// The interface.
+    pub interface: String,
+    /// What it has got; none while it has no address.
+    pub lease: Option<Lease>,
+    /// Seconds that are left of it, unless it is renewed.
+    pub remaining_seconds: Option<u64>,
+    /// What is wrong, if anything is.
+    pub problem: Option<String>,
+}

@@ -1,0 +1,7 @@
+//! The zone firewall, as the daemon serves it: the zones of `firewall` are the kernel's, which [`Host`](crate::host::Host) keeps.
+
+mod api;
+pub mod model;
+mod service;
+
+pub use service::FirewallService;
