@@ -51,7 +51,7 @@ pub struct FilterError {
 }
 
 impl From<BatchError> for FilterError {
-    fn from(BatchError { error, place }: BatchError) -> Self {
+    fn from(BatchError { error, place, .. }: BatchError) -> Self {
         Self { error, line: place }
     }
 }
@@ -59,13 +59,13 @@ impl From<BatchError> for FilterError {
 /// The rules in force.
 pub(super) struct ZoneFilter {
     table: OwnTable,
-    /// A packet must pass all of these.
-    wanted: Vec<Firewall>,
+    /// A packet must pass all of these. None before the first configuration: an earlier daemon may have left a table.
+    wanted: Option<Vec<Firewall>>,
 }
 
 impl Default for ZoneFilter {
     fn default() -> Self {
-        Self { table: OwnTable::new(TABLE), wanted: Vec::new() }
+        Self { table: OwnTable::new(TABLE), wanted: None }
     }
 }
 
@@ -77,34 +77,32 @@ impl ZoneFilter {
 
     /// Whether the table is what was set last, if anything was.
     pub(super) fn is_trusted(&self) -> bool {
-        self.table.is_installed() || self.table.socket().is_none()
+        self.table.is_installed() || self.wanted.is_none()
     }
 
     /// Puts policies in force, in one step: packets must pass each. If the kernel refuses them, the former ones stay.
     pub(super) fn set(&mut self, policies: &[Firewall]) -> Result<(), FilterError> {
         let wanted: Vec<Firewall> = policies.iter().filter(|it| !it.is_empty()).cloned().collect();
-        if self.table.is_installed() && self.wanted == wanted {
+        if self.table.is_installed() && self.wanted.as_ref() == Some(&wanted) {
             return Ok(());
         }
         self.install(&wanted)?;
-        self.wanted = wanted;
+        self.wanted = Some(wanted);
         Ok(())
     }
 
     /// Makes the table again, if another program has changed it; whether it did so.
     pub(super) fn restore(&mut self) -> io::Result<bool> {
-        // Before the first configuration it is not known what is wanted.
-        if self.is_trusted() {
-            return Ok(false);
-        }
-        self.install(&self.wanted.clone()).map_err(|refused| refused.error)?;
+        let Some(wanted) = self.wanted.clone().filter(|_| !self.is_trusted()) else { return Ok(false) };
+        self.install(&wanted).map_err(|refused| refused.error)?;
         Ok(true)
     }
 
     /// What the rules have counted since they were put in force.
     pub(super) fn filtered(&self) -> Filtered {
         let mut filtered = Filtered::default();
-        let Some(socket) = self.table.socket().filter(|_| !self.wanted.is_empty()) else { return filtered };
+        let filters = self.wanted.as_ref().is_some_and(|wanted| !wanted.is_empty());
+        let Some(socket) = self.table.socket().filter(|_| filters) else { return filtered };
         for (comment, count) in nft::counters(socket, TABLE).unwrap_or_default() {
             // A rule of the configuration may be several of the kernel.
             let counted = filtered.counts.entry(comment).or_default();
@@ -410,10 +408,53 @@ fn bits(states: impl IntoIterator<Item = State>) -> u32 {
 mod tests {
     use super::*;
     use lab::Lab;
+    use rustix::net::sockopt::{set_socket_recv_buffer_size, socket_recv_buffer_size};
 
     fn firewall(lines: &[&str]) -> Firewall {
         let text: String = lines.iter().map(|line| format!("set firewall {line}\n")).collect();
         config::parse(&text).and_then(|tree| config::Settings::new(&tree)).expect("right").0.firewall
+    }
+
+    /// Runs a test in a network namespace of its own, as root.
+    fn in_namespace(test: impl FnOnce() + Send) {
+        if !rustix::process::geteuid().is_root() {
+            assert!(std::env::var_os("NO_SKIP").is_none(), "needs root to make network namespaces");
+            return eprintln!("SKIPPED: needs root to make network namespaces");
+        }
+        let lab = Lab::new(&["zones"]).expect("root can make namespaces");
+        lab.enter("zones", test).expect("the namespace is there");
+    }
+
+    #[test]
+    fn a_change_whose_answer_is_lost_can_be_taken_back() {
+        in_namespace(|| {
+            let mut filter = ZoneFilter::default();
+            let zones = |name: &str| [firewall(&[&format!("zone {name} member interface eth0")])];
+            filter.set(&zones("A")).expect("nf_tables is there");
+            let a = filter.filtered();
+            // The answers to so many messages do not fit.
+            let socket = filter.table.open().expect("open");
+            let size = socket_recv_buffer_size(socket).expect("known");
+            set_socket_recv_buffer_size(socket, 1).expect("small");
+            filter.set(&zones("B")).expect_err("the answers are lost");
+            let socket = filter.table.open().expect("open");
+            set_socket_recv_buffer_size(socket, size / 2).expect("large");
+            assert_ne!(filter.filtered(), a, "the kernel has taken the change");
+            filter.set(&zones("A")).expect("it is known again");
+            assert_eq!(filter.filtered(), a);
+        });
+    }
+
+    #[test]
+    fn what_an_earlier_daemon_left_stays_although_the_first_policy_is_refused() {
+        in_namespace(|| {
+            let mut earlier = ZoneFilter::default();
+            earlier.set(&[firewall(&["zone A member interface eth0"])]).expect("nf_tables is there");
+            let mut filter = ZoneFilter::default();
+            filter.table.replace(|batch| batch.add(NEW_RULE, CREATE, &[])).expect_err("no rule");
+            assert!(!filter.restore().expect("nothing is wanted yet"));
+            assert!(earlier.filtered().counts.contains_key("zone A default"));
+        });
     }
 
     #[test]

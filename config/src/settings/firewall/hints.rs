@@ -12,7 +12,8 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ESP: u8 = 50;
 const ICMP_V6: u8 = 58;
-const SSH_PORT: u16 = 22;
+/// The port of SSH.
+pub const SSH_PORT: u16 = 22;
 const IKE_PORTS: [u16; 2] = [500, 4500];
 const DHCP_PORT: u16 = 67;
 const DNS_PORT: u16 = 53;
@@ -23,6 +24,15 @@ struct Served {
     protocol: u8,
     port: Option<u16>,
     is_tunnel: bool,
+}
+
+impl Firewall {
+    /// Whether the zone of this machine lets in SSH from another zone, from some of its addresses at least.
+    pub fn lets_in_ssh(&self, from: &str, v6: bool) -> bool {
+        let Some((_, local)) = self.local() else { return false };
+        let set = local.set_from(from, v6).and_then(|name| self.sets.get(&name));
+        set.is_some_and(|set| lets_pass(set, &ssh()))
+    }
 }
 
 impl Reader {
@@ -111,10 +121,19 @@ fn are(names: &str, count: usize) -> String {
     format!("{names} {}", if count == 1 { "is" } else { "are" })
 }
 
+fn ssh() -> Served {
+    Served {
+        what: format!("SSH (TCP port {SSH_PORT})"),
+        protocol: TCP,
+        port: Some(SSH_PORT),
+        is_tunnel: false,
+    }
+}
+
 /// What others reach this machine by.
 fn served(settings: &Settings) -> Vec<Served> {
     let of = |what: String, protocol, port, is_tunnel| Served { what, protocol, port, is_tunnel };
-    let mut all = vec![of(format!("SSH (TCP port {SSH_PORT})"), TCP, Some(SSH_PORT), false)];
+    let mut all = vec![ssh()];
     for (name, wireguard) in settings.wireguard.iter().filter(|(_, it)| !it.disable) {
         all.extend(wireguard.port.map(|port| of(format!("{name} (UDP port {port})"), UDP, Some(port), true)));
     }

@@ -15,6 +15,7 @@ use super::{Reader, Settings};
 use crate::schema::icmp_type;
 pub use crate::schema::{Action, icmp_name};
 use crate::tree::Tree;
+pub use hints::SSH_PORT;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Zones, and the rule sets between them.
