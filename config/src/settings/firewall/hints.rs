@@ -79,6 +79,28 @@ impl Reader {
         }
     }
 
+    /// Warns of what this machine lets in, and whose answers it drops.
+    fn mute(&mut self, firewall: &Firewall, all: &[Served]) {
+        let Some((name, local)) = firewall.local() else { return };
+        let is_mute = |from: &str, served: &Served| {
+            [false, true].into_iter().any(|v6| {
+                let set = local.set_from(from, v6).and_then(|set| firewall.sets.get(&set));
+                set.is_some_and(|set| lets_pass(set, served)) && drops_answers(firewall, from, v6, served)
+            })
+        };
+        for from in local.from.keys() {
+            let mute = all.iter().filter(|served| is_mute(from, served));
+            let mute: Vec<&str> = mute.map(|served| served.what.as_str()).collect();
+            if !mute.is_empty() {
+                self.warn(format!(
+                    "firewall zone {name} from {from}: the answers of {} to {from} are dropped; to let them out: set firewall \
+                     global-options state-policy established action accept",
+                    mute.join(", ")
+                ));
+            }
+        }
+    }
+
     /// Warns of what this machine serves and its zone does not let in, or out.
     fn locked_out(&mut self, firewall: &Firewall, settings: &Settings) {
         let Some((name, zone)) = firewall.local() else { return };
@@ -102,6 +124,7 @@ impl Reader {
                 first.port.map_or_else(String::new, |port| format!(" and destination port {port}")),
             ));
         }
+        self.mute(firewall, &all);
         let Some(tunnel) = all.iter().find(|served| served.is_tunnel) else { return };
         let goes_out = firewall.zones.values().any(|zone| {
             let sets = [false, true].into_iter().filter_map(|v6| zone.set_from(name, v6));
@@ -115,6 +138,23 @@ impl Reader {
             ));
         }
     }
+}
+
+/// Whether answers of this machine to a zone are dropped.
+fn drops_answers(firewall: &Firewall, to: &str, v6: bool, served: &Served) -> bool {
+    let Some((name, _)) = firewall.local() else { return false };
+    if let Some(action) = firewall.states.get(&State::Established) {
+        return *action != Action::Accept;
+    }
+    let set = firewall.zones.get(to).and_then(|zone| zone.set_from(name, v6));
+    let Some(set) = set.and_then(|set| firewall.sets.get(&set)) else { return true };
+    let lets_out = |rule: &FirewallRule| {
+        let protocols = &rule.packets.protocols;
+        rule.action == Action::Accept
+            && (rule.states.is_empty() || rule.states.contains(&State::Established))
+            && (protocols.is_empty() || protocols.contains(&served.protocol))
+    };
+    set.default_action != Action::Accept && !set.rules.values().any(lets_out)
 }
 
 fn are(names: &str, count: usize) -> String {
