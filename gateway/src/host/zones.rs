@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! forward ──> states ──> to-ZONE, by the interface that packets leave by ──> rule set, by the one they arrive by
-//! input   ──> lo, states, neighbours on a link ──> rule set for this machine, by the interface they arrive by
-//! output  ──> lo, states, neighbours on a link ──> rule set for packets of this machine, by the interface they leave by
+//! input   ──> lo, states, neighbours ──> rule set for this machine, by the interface they arrive by
+//! output  ──> lo, states, neighbours ──> rule set for packets of this machine, by the interface they leave by
 //! ```
+//!
+//! Rules decide about router advertisements, redirects and multicast listeners. If none matches, these pass, whatever the default action.
 //!
 //! A packet that no rule set is for gets the default action of the zone that it goes to. Where packets neither come from a zone
 //! nor go to one, no rule decides.
@@ -29,10 +31,11 @@ const INPUT: u32 = 1;
 const FORWARD: u32 = 2;
 const OUTPUT: u32 = 3;
 const PRIORITY: i32 = 0;
-/// Neighbours and routers on a link (RFC 4861), which no router passes on.
-const NEIGHBOURS: [u8; 2] = [133, 137];
-/// Groups that hosts of a link have joined (RFC 2710, RFC 3810): a switch that does not hear of them withholds neighbour discovery.
-const LISTENERS: [[u8; 2]; 2] = [[130, 132], [143, 143]];
+/// Neighbour solicitation and advertisement (RFC 4861), without which IPv6 ends: hop limit, first and last type.
+const NEIGHBOURS: (u8, [u8; 2]) = (255, [135, 136]);
+/// Routers and redirects (RFC 4861); groups that hosts of a link have joined (RFC 2710, RFC 3810): a switch that does not hear of
+/// them withholds neighbour discovery.
+const ON_LINK: [(u8, [u8; 2]); 4] = [(255, [133, 134]), (255, [137, 137]), (1, [130, 132]), (1, [143, 143])];
 
 /// What rules have counted, by what they are for: `ipv4 NAME 10`, `ipv4 NAME default`, `zone NAME default`, `state invalid`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -238,6 +241,12 @@ impl Policy<'_> {
         }
         let (line, comment) =
             (format!("{} default-action", name.path()), format!("{} {} default", name.family(), name.name));
+        // Forwarded packets cannot have these hop limits: only rule sets of the local zone see such packets.
+        if name.v6 && self.firewall.local().is_some() {
+            for kind in ON_LINK {
+                self.add(&chain, &line, None, on_link(kind));
+            }
+        }
         let log = set.default_log.then(|| log(&"default"));
         let rest = Deciding {
             matching: Vec::new(),
@@ -315,22 +324,22 @@ impl Policy<'_> {
         self.add(chain, &line, None, vec![by(link, "lo"), accept()]);
         self.ask_states(chain);
         let Some((local_name, local)) = local else { return };
-        let mut neighbours = vec![(255, NEIGHBOURS)];
-        neighbours.extend(LISTENERS.map(|types| (1, types)));
-        for (hops, [first, last]) in neighbours {
-            // No router has passed the packet on, and none will.
-            let is_near = [payload(NETWORK_HEADER, 7, 1), compare(EQUAL, &[hops])].concat();
-            let kind =
-                [payload(TRANSPORT_HEADER, 0, 1), compare(AT_LEAST, &[first]), compare(AT_MOST, &[last])];
-            let expressions = vec![of_family(true), is_near, protocol(ICMP_V6), kind.concat(), accept()];
-            self.add(chain, &line, None, expressions);
-        }
+        self.add(chain, &line, None, on_link(NEIGHBOURS));
         if link == IIFNAME {
             self.ask_zones(chain, local_name, local);
         } else {
             for (name, zone) in &self.firewall.zones {
                 for member in &zone.members {
                     self.ask_sets(chain, name, zone, local_name, by(link, member));
+                }
+            }
+        }
+        for kind in ON_LINK {
+            self.add(chain, &line, None, on_link(kind));
+        }
+        if link == OIFNAME {
+            for (name, zone) in &self.firewall.zones {
+                for member in &zone.members {
                     self.default(chain, name, zone, by(link, member));
                 }
             }
@@ -372,6 +381,13 @@ fn chain_of(set: &SetName) -> String {
 
 fn by(link: u32, name: &str) -> Vec<u8> {
     [meta(link), interface(EQUAL, name)].concat()
+}
+
+/// Accepts ICMPv6 messages of these types that no router has forwarded, and none will.
+fn on_link((hops, [first, last]): (u8, [u8; 2])) -> Vec<Vec<u8>> {
+    let is_near = [payload(NETWORK_HEADER, 7, 1), compare(EQUAL, &[hops])].concat();
+    let kind = [payload(TRANSPORT_HEADER, 0, 1), compare(AT_LEAST, &[first]), compare(AT_MOST, &[last])];
+    vec![of_family(true), is_near, protocol(ICMP_V6), kind.concat(), accept()]
 }
 
 fn letter(action: Action) -> char {
