@@ -50,6 +50,44 @@ fn to_ssh() -> Packets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::Host;
+    use lab::Lab;
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::time::Duration;
+
+    #[test]
+    fn the_machine_is_reached_by_ssh_while_it_is_closed_and_by_nothing_else() {
+        if !rustix::process::geteuid().is_root() {
+            assert!(std::env::var_os("NO_SKIP").is_none(), "needs root to make network namespaces");
+            return eprintln!("SKIPPED: needs root to make network namespaces");
+        }
+        let lab = Lab::new(&["closed", "far"]).expect("root can make namespaces");
+        let (near, far) = (("closed", "lan", "192.0.2.1/24"), ("far", "lan", "192.0.2.9/24"));
+        lab.connect(near, far).expect("veth exists");
+        let text: String = [
+            "zone LAN member interface lan",
+            "zone ME local-zone",
+            "zone ME from LAN firewall name ALL",
+            "ipv4 name ALL default-action accept",
+        ]
+        .map(|line| format!("set firewall {line}\n"))
+        .concat();
+        let read = config::parse(&text).and_then(|tree| config::Settings::new(&tree)).expect("right");
+        let _host = lab.enter("closed", || {
+            let host = Host::start(BTreeMap::new()).expect("rtnetlink is there");
+            host.filter(&[closed(&read.0.firewall)]).expect("nf_tables is there");
+            host
+        });
+        let connects = |port: u16| {
+            let to = SocketAddr::from(([192, 0, 2, 1], port));
+            let listener = lab.enter("closed", || TcpListener::bind(to)).expect("a namespace").expect("free");
+            let tried = lab.enter("far", || TcpStream::connect_timeout(&to, Duration::from_secs(1)));
+            drop(listener);
+            tried.expect("a namespace").is_ok()
+        };
+        assert!(connects(SSH_PORT));
+        assert!(!connects(8080));
+    }
 
     #[test]
     fn only_ssh_reaches_the_machine_from_zones_that_may_use_it_and_nothing_is_forwarded() {
