@@ -118,9 +118,9 @@ pub(crate) fn jump(chain: &str) -> Vec<u8> {
     verdict(&[number(1, JUMP), text(2, chain)])
 }
 
-/// A counter, which `nft list table` and [`counted`] show.
+/// Drops, with a counter that `nft list table` and [`counted`] show.
 pub(crate) fn refuse() -> Vec<u8> {
-    [expression("counter", &[]), verdict(&[number(1, DROP)])].concat()
+    [counter(), drop()].concat()
 }
 
 /// A chain at a hook of netfilter.

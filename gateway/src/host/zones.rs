@@ -11,11 +11,10 @@
 //! A packet that no rule set is for gets the default action of the zone that it goes to. Where packets neither come from a zone
 //! nor go to one, no rule decides.
 
-use super::matching::{matching, of_family};
+use super::matching::{icmp_on_link, matching, of_family};
 use super::nft::{
-    self, APPEND, AT_LEAST, AT_MOST, Batch, BatchError, CREATE, EQUAL, ICMP_V6, IIFNAME, NETWORK_HEADER,
-    NEW_CHAIN, NEW_RULE, NEW_TABLE, OIFNAME, TRANSPORT_HEADER, accept, compare, counter, interface, jump,
-    meta, payload, protocol, text,
+    self, APPEND, Batch, BatchError, CREATE, EQUAL, IIFNAME, NEW_CHAIN, NEW_RULE, NEW_TABLE, OIFNAME,
+    TRANSPORT_HEADER, accept, compare, counter, interface, jump, meta, payload, protocol, text,
 };
 use super::own_table::OwnTable;
 use config::settings::Firewall;
@@ -215,12 +214,7 @@ impl Policy<'_> {
 
     /// Rule sets that zones name.
     fn sets(&mut self) {
-        let zones = self.firewall.zones.values();
-        let used = zones.flat_map(|zone| {
-            let from = zone.from.keys().flat_map(|from| [(from, false), (from, true)]);
-            from.filter_map(|(from, v6)| zone.set_from(from, v6))
-        });
-        for name in used.collect::<BTreeSet<_>>() {
+        for name in self.firewall.used_sets() {
             if let Some(set) = self.firewall.sets.get(&name) {
                 self.set(&name, set);
             }
@@ -244,7 +238,7 @@ impl Policy<'_> {
         // Forwarded packets cannot have these hop limits: only rule sets of the local zone see such packets.
         if name.v6 && self.firewall.local().is_some() {
             for kind in ON_LINK {
-                self.add(&chain, &line, None, on_link(kind));
+                self.add(&chain, &line, None, vec![icmp_on_link(kind), accept()]);
             }
         }
         let log = set.default_log.then(|| log(&"default"));
@@ -324,7 +318,7 @@ impl Policy<'_> {
         self.add(chain, &line, None, vec![by(link, "lo"), accept()]);
         self.ask_states(chain);
         let Some((local_name, local)) = local else { return };
-        self.add(chain, &line, None, on_link(NEIGHBOURS));
+        self.add(chain, &line, None, vec![icmp_on_link(NEIGHBOURS), accept()]);
         if link == IIFNAME {
             self.ask_zones(chain, local_name, local);
         } else {
@@ -335,7 +329,7 @@ impl Policy<'_> {
             }
         }
         for kind in ON_LINK {
-            self.add(chain, &line, None, on_link(kind));
+            self.add(chain, &line, None, vec![icmp_on_link(kind), accept()]);
         }
         if link == OIFNAME {
             for (name, zone) in &self.firewall.zones {
@@ -381,13 +375,6 @@ fn chain_of(set: &SetName) -> String {
 
 fn by(link: u32, name: &str) -> Vec<u8> {
     [meta(link), interface(EQUAL, name)].concat()
-}
-
-/// Accepts ICMPv6 messages of these types that no router has forwarded, and none will.
-fn on_link((hops, [first, last]): (u8, [u8; 2])) -> Vec<Vec<u8>> {
-    let is_near = [payload(NETWORK_HEADER, 7, 1), compare(EQUAL, &[hops])].concat();
-    let kind = [payload(TRANSPORT_HEADER, 0, 1), compare(AT_LEAST, &[first]), compare(AT_MOST, &[last])];
-    vec![of_family(true), is_near, protocol(ICMP_V6), kind.concat(), accept()]
 }
 
 fn letter(action: Action) -> char {

@@ -135,6 +135,12 @@ impl Firewall {
         self.zones.is_empty() && self.states.is_empty()
     }
 
+    /// The names of rule sets that zones have.
+    pub fn used_sets(&self) -> BTreeSet<SetName> {
+        let from = self.zones.values().flat_map(|zone| zone.from.keys().map(move |from| (zone, from)));
+        from.flat_map(|(zone, from)| [false, true].map(|v6| zone.set_from(from, v6))).flatten().collect()
+    }
+
     /// The zone that is this machine.
     pub fn local(&self) -> Option<(&String, &Zone)> {
         self.zones.iter().find(|(_, zone)| zone.is_local)
