@@ -11,7 +11,8 @@
 //! loosen   what only the former firewall forbade passes
 //! ```
 //!
-//! What cannot be undone without loss comes late, when little is left that may be refused.
+//! What cannot be undone without loss comes late, when little is left that may be refused. If the firewall is refused, nothing of the
+//! rest is carried out under any policy: forwarding or NAT could let in what the firewall was to drop.
 
 use super::{fault, is_in_force};
 use crate::host::occupied;
@@ -33,6 +34,11 @@ struct PortInUse {
     /// Which program it is, and the fix.
     by: String,
 }
+
+/// A step was not begun, as the firewall was refused before it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}: not applied, as firewall was refused")]
+struct NotBegun(Path);
 
 /// Makes everything what `settings` says, as far as `policy` lets it; what was refused.
 pub(super) async fn apply(
@@ -156,6 +162,16 @@ async fn carry_out(
         if policy == Policy::AllOrNothing {
             return;
         }
+        if step.1.phase == Phase::Tighten {
+            return refuse_rest(steps, refused);
+        }
+    }
+}
+
+/// Refuses what was not begun: it stays what it is.
+fn refuse_rest(steps: &[Numbered], refused: &mut Refused) {
+    for (_, Step { path, .. }) in steps {
+        refused.entry(path.clone()).or_insert_with(|| Refusal::new(NotBegun(path.clone()), false));
     }
 }
 

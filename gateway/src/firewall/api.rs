@@ -12,7 +12,6 @@ use axum::routing::get;
 use axum::{Json, Router};
 use config::settings::Firewall;
 use config::settings::firewall::{FirewallRule, RuleSet, SetName, State as OfConnection, Zone, icmp_name};
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The policy in force, and what reads its counters.
@@ -53,12 +52,8 @@ fn answer(firewall: &Firewall, filtered: &Filtered) -> model::Firewall {
     };
     let zones =
         firewall.zones.iter().map(|(name, zone)| of_zone(name, zone, count(format!("zone {name} default"))));
-    let is_named = firewall.zones.values().flat_map(|zone| {
-        let from = zone.from.keys().flat_map(|from| [(from, false), (from, true)]);
-        from.filter_map(|(from, v6)| zone.set_from(from, v6))
-    });
-    let is_named: BTreeSet<SetName> = is_named.collect();
-    let sets = firewall.sets.iter().filter(|(name, _)| is_named.contains(name));
+    let used = firewall.used_sets();
+    let sets = firewall.sets.iter().filter(|(name, _)| used.contains(name));
     model::Firewall {
         states: firewall.states.iter().map(state).collect(),
         zones: zones.collect(),

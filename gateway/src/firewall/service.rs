@@ -6,16 +6,19 @@
 //! ```
 //!
 //! Between the two, interfaces come and go, and may change their zones.
+//!
+//! If the kernel refuses the policy of the first configuration, no former one stays that is known. Then [`closed`] is in force, the rest
+//! of the configuration is applied, and the policy is tried again. If the kernel refuses that too, nothing is applied.
 
 use super::api::Shown;
+use super::closed::closed;
 use crate::host::FilterError;
 use crate::host::netlink::NetlinkError;
 use crate::host::wants::Wants;
 use crate::service::{Context, Phase, Planned, Policy, Refusal, Requirements, Service, Step, View, Work};
 use config::settings::Firewall;
-use config::settings::firewall::{Action, Zone};
 use config::{Path, Settings};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
 use std::sync::Arc;
 
@@ -28,35 +31,49 @@ pub struct FirewallService {
     planned: Option<Firewall>,
     /// What was in force before the plan.
     before: Option<Firewall>,
+    /// The first policy, while the kernel refuses it: [`closed`] is in force instead.
+    waiting: Option<Firewall>,
     shown: Shown,
 }
 
 impl FirewallService {
     /// Puts the new policy in force, beside the former one.
-    fn tighten(&self, wanted: &Firewall, context: &Context) -> Result<(), Refusal> {
+    fn tighten(&mut self, wanted: &Firewall, context: &Context) -> Result<(), Refusal> {
         let both = [wanted.clone(), self.before.clone().unwrap_or_default()];
         let Err(refused) = context.host.filter(&both) else { return Ok(()) };
-        if self.in_force.is_none() {
-            // There is no former policy that would stay.
-            if let Err(error) = context.host.filter(&[closed(wanted)]) {
-                tracing::error!(
-                    "firewall: packets pass between zones, as nothing can be filtered: {}",
-                    error.error
-                );
-            } else {
-                tracing::error!(
-                    "firewall: nothing passes between zones, until the rules can be put in force"
-                );
-            }
+        if self.in_force.is_some() || self.waiting.as_ref().is_some_and(|waiting| waiting != wanted) {
+            return Err(refusal(refused));
         }
-        Err(refusal(refused))
+        let refused = refusal(refused);
+        if let Err(error) = self.close(wanted, context) {
+            tracing::error!(
+                "firewall: no table of nf_tables can be set, so nothing is applied: {}",
+                error.error
+            );
+            return Err(refused);
+        }
+        self.waiting = Some(wanted.clone());
+        Err(Refusal::unfinished(Closed(refused)))
+    }
+
+    /// Puts [`closed`] in force.
+    fn close(&self, wanted: &Firewall, context: &Context) -> Result<(), FilterError> {
+        let closed = closed(wanted);
+        context.host.filter(std::slice::from_ref(&closed))?;
+        self.shown.show(closed, context.host.filtered());
+        Ok(())
+    }
+
+    fn go_back_to_closed(&mut self, context: &Context) -> Result<(), Refusal> {
+        self.in_force = None;
+        self.waiting.as_ref().map_or(Ok(()), |waiting| self.close(waiting, context).map_err(refusal))
     }
 
     /// Puts a policy in force, and no other.
     fn settle(&mut self, wanted: Firewall, context: &Context) -> Result<(), Refusal> {
         context.host.filter(std::slice::from_ref(&wanted)).map_err(refusal)?;
         self.shown.show(wanted.clone(), context.host.filtered());
-        self.in_force = Some(wanted);
+        (self.in_force, self.waiting) = (Some(wanted), None);
         Ok(())
     }
 }
@@ -67,18 +84,17 @@ fn refusal(FilterError { error, line }: FilterError) -> Refusal {
     Refusal::new(NetlinkError { fix, ..NetlinkError::new(what, &error) }, false)
 }
 
-/// The same zones with nothing that passes between them. This machine is reached as before.
-fn closed(firewall: &Firewall) -> Firewall {
-    let zones = firewall.zones.iter().filter(|(_, zone)| !zone.is_local).map(|(name, zone)| {
-        let zone =
-            Zone { default_action: Action::Drop, default_log: false, from: BTreeMap::new(), ..zone.clone() };
-        (name.clone(), zone)
-    });
-    Firewall { zones: zones.collect(), ..Firewall::default() }
+/// The kernel refuses the first policy.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}\n  until it takes the rules, nothing passes between zones, and only SSH reaches the local zone")]
+struct Closed(Refusal);
+
+fn path() -> Path {
+    Path::new(["firewall"])
 }
 
 fn step(phase: Phase) -> Step {
-    Step { path: Path::new(["firewall"]), phase, frees: Vec::new(), needs: Vec::new() }
+    Step { path: path(), phase, frees: Vec::new(), needs: Vec::new() }
 }
 
 impl Service for FirewallService {
@@ -124,7 +140,8 @@ impl Service for FirewallService {
         context: &'a Context,
     ) -> Work<'a, Result<(), Refusal>> {
         let undone = match (&self.before, &self.planned) {
-            // What was closed at first stays so, and what an earlier daemon has left.
+            (None, _) if self.waiting.is_some() => self.go_back_to_closed(context),
+            // What an earlier daemon has left stays.
             (None, _) | (_, None) => Ok(()),
             // The steps before this one are still to be undone.
             (Some(before), Some(wanted)) if step.phase == Phase::Loosen && !wanted.is_empty() => {
@@ -140,8 +157,21 @@ impl Service for FirewallService {
         Box::pin(ready(()))
     }
 
+    fn maintain<'a>(&'a mut self, context: &'a Context) -> Work<'a, ()> {
+        if let Some(waiting) = self.waiting.clone()
+            && self.settle(waiting, context).is_ok()
+        {
+            tracing::info!("firewall: the kernel takes the rules now: they are in force");
+        }
+        Box::pin(ready(()))
+    }
+
+    fn pending(&self) -> BTreeSet<Path> {
+        self.waiting.iter().map(|_| path()).collect()
+    }
+
     fn serves(&self) -> bool {
-        self.in_force.as_ref().is_some_and(|firewall| !firewall.is_empty())
+        self.waiting.is_some() || self.in_force.as_ref().is_some_and(|firewall| !firewall.is_empty())
     }
 
     fn view(&self) -> Arc<dyn View> {

@@ -7,13 +7,13 @@
 //! an exception, or protected: the closer network decides    leaves, or is dropped and counted
 //! ```
 
-use super::matching::{bytes, of_family};
+use super::matching::{bytes, icmp_on_link, of_family};
 use super::networks::MARK;
 use super::nft;
 use super::nft::{
-    APPEND, AT_LEAST, AT_MOST, Batch, CREATE, EQUAL, ICMP_V6, NETWORK_HEADER, NEW_CHAIN, NEW_ELEMENTS,
-    NEW_RULE, NEW_SET, NEW_TABLE, OIFNAME, TRANSPORT_HEADER, accept, attribute, compare, interface, jump,
-    lookup, meta, nested, number, payload, protocol, refuse, text,
+    APPEND, AT_LEAST, AT_MOST, Batch, CREATE, EQUAL, NETWORK_HEADER, NEW_CHAIN, NEW_ELEMENTS, NEW_RULE,
+    NEW_SET, NEW_TABLE, OIFNAME, accept, attribute, compare, interface, jump, lookup, meta, nested, number,
+    payload, protocol, refuse, text,
 };
 use super::own_table::OwnTable;
 use ipnet::IpNet;
@@ -37,8 +37,8 @@ const INTERVAL_END: u32 = 1;
 const ELEMENTS: usize = 1000;
 /// Addresses whose packets do not leave a link.
 const ON_LINK: [&str; 4] = ["224.0.0.0/24", "255.255.255.255/32", "fe80::/10", "ff02::/16"];
-/// Neighbours and routers on a link (RFC 4861).
-const NEIGHBOURS: [u8; 2] = [133, 137];
+/// Neighbours and routers on a link (RFC 4861): hop limit, first and last type.
+const NEIGHBOURS: (u8, [u8; 2]) = (255, [133, 137]);
 
 /// Packets that must not leave unprotected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,17 +115,7 @@ impl Protected {
             vec![meta(OIFNAME), interface(EQUAL, "lo"), accept()],
             ours(UDP),
             ours(ESP),
-            vec![
-                of_family(true),
-                // Hop limit 255: no router has forwarded the packet, and none will.
-                payload(NETWORK_HEADER, 7, 1),
-                compare(EQUAL, &[255]),
-                protocol(ICMP_V6),
-                payload(TRANSPORT_HEADER, 0, 1),
-                compare(AT_LEAST, &NEIGHBOURS[..1]),
-                compare(AT_MOST, &NEIGHBOURS[1..]),
-                accept(),
-            ],
+            vec![icmp_on_link(NEIGHBOURS), accept()],
         ];
         let links = self.interfaces.iter();
         rules.extend(links.map(|name| vec![meta(OIFNAME), interface(EQUAL, name), accept()]));

@@ -1,8 +1,8 @@
 //! The packets of a rule of the configuration, as rules of nf_tables tell them apart.
 
 use super::nft::{
-    self, EQUAL, IIFNAME, NETWORK_HEADER, NF_PROTOCOL, NOT_EQUAL, OIFNAME, TRANSPORT_HEADER, compare,
-    interface, interface_begins, meta, payload, protocol,
+    self, AT_LEAST, AT_MOST, EQUAL, ICMP_V6, IIFNAME, NETWORK_HEADER, NF_PROTOCOL, NOT_EQUAL, OIFNAME,
+    TRANSPORT_HEADER, compare, interface, interface_begins, meta, payload, protocol,
 };
 use config::settings::packets::{Addresses, LinkName, Packets, Ports, Side};
 use std::net::IpAddr;
@@ -23,6 +23,13 @@ enum End {
 /// Only packets of this version of IP.
 pub(super) fn of_family(v6: bool) -> Vec<u8> {
     [meta(NF_PROTOCOL), compare(EQUAL, &[if v6 { IPV6 } else { IPV4 }])].concat()
+}
+
+/// ICMPv6 messages with this hop limit, from a first type to a last one, that no router has forwarded and none will.
+pub(super) fn icmp_on_link((hops, [first, last]): (u8, [u8; 2])) -> Vec<u8> {
+    let hop_limit = [payload(NETWORK_HEADER, 7, 1), compare(EQUAL, &[hops])].concat();
+    let kind = [payload(TRANSPORT_HEADER, 0, 1), compare(AT_LEAST, &[first]), compare(AT_MOST, &[last])];
+    [of_family(true), hop_limit, protocol(ICMP_V6), kind.concat()].concat()
 }
 
 /// Expressions that match the packets: one rule for each protocol and each range of ports. The version of IP is matched before.

@@ -62,6 +62,9 @@ use watch::Watch;
 use zones::ZoneFilter;
 pub use zones::{FilterError, Filtered};
 
+/// What the log calls the table of the zone firewall.
+const ZONES: &str = "the table inet postern-firewall";
+
 /// Called when links, addresses or routes of this machine have changed.
 pub type Follower = Arc<dyn Fn() + Send + Sync>;
 
@@ -442,7 +445,7 @@ impl State {
         };
         let mut outcome = Outcome::default();
         // Packets pass unfiltered while the table is not there.
-        outcome.note_table("the table inet postern-firewall", self.zones.restore());
+        outcome.note_table(ZONES, self.zones.restore());
         let plan = restore::plan(&wanted, kernel, self.own)?;
         plan.close(&mut kernel.netlink, &mut outcome);
         self.valid_mark.set(&plan.rules());

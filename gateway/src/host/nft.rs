@@ -118,9 +118,9 @@ pub(crate) fn jump(chain: &str) -> Vec<u8> {
     verdict(&[number(1, JUMP), text(2, chain)])
 }
 
-/// A counter, which `nft list table` and [`counted`] show.
+/// Drops, with a counter that `nft list table` and [`counted`] show.
 pub(crate) fn refuse() -> Vec<u8> {
-    [expression("counter", &[]), verdict(&[number(1, DROP)])].concat()
+    [counter(), drop()].concat()
 }
 
 /// A chain at a hook of netfilter.
@@ -260,18 +260,20 @@ pub(crate) struct Batch {
     places: Vec<(u32, String)>,
 }
 
-/// The kernel took none of the messages.
+/// The kernel took none of the messages, or its answer is missing.
 #[derive(Debug)]
 pub(crate) struct BatchError {
     /// Its reason.
     pub(crate) error: io::Error,
     /// What the first message is for that it refused, if it names one.
     pub(crate) place: Option<String>,
+    /// Whether the kernel answered so. Otherwise it is not known whether the kernel took the messages: the answer may be lost.
+    pub(crate) is_answer: bool,
 }
 
 impl From<io::Error> for BatchError {
     fn from(error: io::Error) -> Self {
-        Self { error, place: None }
+        Self { error, place: None, is_answer: false }
     }
 }
 
@@ -332,7 +334,11 @@ impl Batch {
         socket.send(&self.bytes, 0)?;
         for _ in 0..asked {
             let answer = socket.recv_from_full()?.0;
-            acknowledged(&answer).map_err(|error| BatchError { error, place: self.place_of(&answer) })?;
+            acknowledged(&answer).map_err(|error| BatchError {
+                error,
+                place: self.place_of(&answer),
+                is_answer: true,
+            })?;
         }
         Ok(())
     }

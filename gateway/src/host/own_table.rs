@@ -48,7 +48,8 @@ impl OwnTable {
         is_changed
     }
 
-    /// Replaces the table, or removes it if `fill` adds nothing. If the kernel refuses that, the old one stays.
+    /// Replaces the table, or removes it if `fill` adds nothing. If the kernel refuses that, the old one stays; without an answer
+    /// of the kernel, the table is no longer trusted.
     pub(super) fn replace(&mut self, fill: impl FnOnce(&mut Batch)) -> Result<(), BatchError> {
         let name = self.name;
         let socket = self.open()?;
@@ -57,8 +58,13 @@ impl OwnTable {
         batch.add(NEW_TABLE, CREATE, &text(1, name));
         batch.add(DELETE_TABLE, 0, &text(1, name));
         fill(&mut batch);
-        batch.send(socket)?;
-        self.is_installed = true;
-        Ok(())
+        let sent = batch.send(socket);
+        match &sent {
+            Ok(()) => self.is_installed = true,
+            // What the table has is not known.
+            Err(refused) if !refused.is_answer => self.is_installed = false,
+            Err(_) => {}
+        }
+        sent
     }
 }

@@ -4,8 +4,8 @@ use super::netlink::{self, Concern, concern};
 use super::networks::TABLES;
 use super::nft;
 use super::own_table::OwnTable;
-use super::restore::shown;
-use super::{Follower, State};
+use super::restore::{Outcome, shown};
+use super::{Follower, State, ZONES};
 use netlink_sys::Socket;
 use port::Wake;
 use rustix::io::Errno;
@@ -108,6 +108,7 @@ impl Watch {
         if network.is_none() && !tables || self.stop.load(Ordering::Relaxed) {
             return;
         }
+        let filter = self.put_back_filter();
         thread::sleep(self.pace.wait(Instant::now()));
         // What has come meanwhile needs no comparison of its own.
         if network.is_some() {
@@ -122,7 +123,9 @@ impl Watch {
             follower();
         }
         match restored {
-            Ok(outcome) => {
+            Ok(mut outcome) => {
+                outcome.restored.extend(filter.restored);
+                outcome.errors.extend(filter.errors);
                 self.pace.note(Instant::now(), !outcome.restored.is_empty());
                 self.say_restored(&outcome.restored);
                 for (name, error) in outcome.errors {
@@ -134,6 +137,14 @@ impl Watch {
                 self.say(error.to_string());
             }
         }
+    }
+
+    /// Puts back the zone firewall before the pause: packets pass unfiltered while its table is not there.
+    fn put_back_filter(&self) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        outcome.note_table(ZONES, state.zones.restore());
+        outcome
     }
 
     fn say_restored(&mut self, restored: &[String]) {
@@ -204,6 +215,35 @@ fn is_overflow(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use config::Settings;
+    use lab::{Lab, wait_until};
+
+    #[test]
+    fn the_zone_firewall_is_put_back_before_the_pause() {
+        if !rustix::process::geteuid().is_root() {
+            assert!(std::env::var_os("NO_SKIP").is_none(), "needs root to make network namespaces");
+            return eprintln!("SKIPPED: needs root to make network namespaces");
+        }
+        let lab = Lab::new(&["watch"]).expect("root can make namespaces");
+        let table = || lab.run("watch", "nft", &["list", "table", "inet", "postern-firewall"]);
+        let text = "set firewall zone A member interface eth0";
+        let settings = config::parse(text).and_then(|tree| Settings::new(&tree)).expect("right").0;
+        lab.enter("watch", || {
+            let state = Arc::new(Mutex::new(State::default()));
+            let set = |state: &mut State| state.zones.set(&[settings.firewall]);
+            set(&mut state.lock().expect("whole")).expect("nf_tables is there");
+            let (wake, stop) = (Arc::new(Wake::new().expect("a wake")), Arc::new(AtomicBool::new(false)));
+            let sockets = Sockets::open().expect("sockets");
+            let mut watch = Watch::new(sockets, state, wake, stop);
+            // Another program is in conflict with us: the pause is longer than the test.
+            watch.pace.delay = Duration::from_secs(600);
+            lab.run("watch", "nft", &["delete", "table", "inet", "postern-firewall"]).expect("deleted");
+            table().expect_err("it is gone");
+            thread::spawn(move || watch.changed(false, true));
+        })
+        .expect("the namespace is there");
+        wait_until(Duration::from_secs(30), || table().is_ok()).expect("it is put back");
+    }
 
     #[test]
     fn the_first_loss_is_mended_at_once_and_a_fight_goes_slowly() {

@@ -2,18 +2,19 @@
 //!
 //! ```text
 //! forward ──> states ──> to-ZONE, by the interface that packets leave by ──> rule set, by the one they arrive by
-//! input   ──> lo, states, neighbours on a link ──> rule set for this machine, by the interface they arrive by
-//! output  ──> lo, states, neighbours on a link ──> rule set for packets of this machine, by the interface they leave by
+//! input   ──> lo, states, neighbours ──> rule set for this machine, by the interface they arrive by
+//! output  ──> lo, states, neighbours ──> rule set for packets of this machine, by the interface they leave by
 //! ```
+//!
+//! Rules decide about router advertisements, redirects and multicast listeners. If none matches, these pass, whatever the default action.
 //!
 //! A packet that no rule set is for gets the default action of the zone that it goes to. Where packets neither come from a zone
 //! nor go to one, no rule decides.
 
-use super::matching::{matching, of_family};
+use super::matching::{icmp_on_link, matching, of_family};
 use super::nft::{
-    self, APPEND, AT_LEAST, AT_MOST, Batch, BatchError, CREATE, EQUAL, ICMP_V6, IIFNAME, NETWORK_HEADER,
-    NEW_CHAIN, NEW_RULE, NEW_TABLE, OIFNAME, TRANSPORT_HEADER, accept, compare, counter, interface, jump,
-    meta, payload, protocol, text,
+    self, APPEND, Batch, BatchError, CREATE, EQUAL, IIFNAME, NEW_CHAIN, NEW_RULE, NEW_TABLE, OIFNAME,
+    TRANSPORT_HEADER, accept, compare, counter, interface, jump, meta, payload, protocol, text,
 };
 use super::own_table::OwnTable;
 use config::settings::Firewall;
@@ -29,10 +30,11 @@ const INPUT: u32 = 1;
 const FORWARD: u32 = 2;
 const OUTPUT: u32 = 3;
 const PRIORITY: i32 = 0;
-/// Neighbours and routers on a link (RFC 4861), which no router passes on.
-const NEIGHBOURS: [u8; 2] = [133, 137];
-/// Groups that hosts of a link have joined (RFC 2710, RFC 3810): a switch that does not hear of them withholds neighbour discovery.
-const LISTENERS: [[u8; 2]; 2] = [[130, 132], [143, 143]];
+/// Neighbour solicitation and advertisement (RFC 4861), without which IPv6 ends: hop limit, first and last type.
+const NEIGHBOURS: (u8, [u8; 2]) = (255, [135, 136]);
+/// Routers and redirects (RFC 4861); groups that hosts of a link have joined (RFC 2710, RFC 3810): a switch that does not hear of
+/// them withholds neighbour discovery.
+const ON_LINK: [(u8, [u8; 2]); 4] = [(255, [133, 134]), (255, [137, 137]), (1, [130, 132]), (1, [143, 143])];
 
 /// What rules have counted, by what they are for: `ipv4 NAME 10`, `ipv4 NAME default`, `zone NAME default`, `state invalid`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,7 +53,7 @@ pub struct FilterError {
 }
 
 impl From<BatchError> for FilterError {
-    fn from(BatchError { error, place }: BatchError) -> Self {
+    fn from(BatchError { error, place, .. }: BatchError) -> Self {
         Self { error, line: place }
     }
 }
@@ -59,13 +61,13 @@ impl From<BatchError> for FilterError {
 /// The rules in force.
 pub(super) struct ZoneFilter {
     table: OwnTable,
-    /// A packet must pass all of these.
-    wanted: Vec<Firewall>,
+    /// A packet must pass all of these. None before the first configuration: an earlier daemon may have left a table.
+    wanted: Option<Vec<Firewall>>,
 }
 
 impl Default for ZoneFilter {
     fn default() -> Self {
-        Self { table: OwnTable::new(TABLE), wanted: Vec::new() }
+        Self { table: OwnTable::new(TABLE), wanted: None }
     }
 }
 
@@ -77,34 +79,32 @@ impl ZoneFilter {
 
     /// Whether the table is what was set last, if anything was.
     pub(super) fn is_trusted(&self) -> bool {
-        self.table.is_installed() || self.table.socket().is_none()
+        self.table.is_installed() || self.wanted.is_none()
     }
 
     /// Puts policies in force, in one step: packets must pass each. If the kernel refuses them, the former ones stay.
     pub(super) fn set(&mut self, policies: &[Firewall]) -> Result<(), FilterError> {
         let wanted: Vec<Firewall> = policies.iter().filter(|it| !it.is_empty()).cloned().collect();
-        if self.table.is_installed() && self.wanted == wanted {
+        if self.table.is_installed() && self.wanted.as_ref() == Some(&wanted) {
             return Ok(());
         }
         self.install(&wanted)?;
-        self.wanted = wanted;
+        self.wanted = Some(wanted);
         Ok(())
     }
 
     /// Makes the table again, if another program has changed it; whether it did so.
     pub(super) fn restore(&mut self) -> io::Result<bool> {
-        // Before the first configuration it is not known what is wanted.
-        if self.is_trusted() {
-            return Ok(false);
-        }
-        self.install(&self.wanted.clone()).map_err(|refused| refused.error)?;
+        let Some(wanted) = self.wanted.clone().filter(|_| !self.is_trusted()) else { return Ok(false) };
+        self.install(&wanted).map_err(|refused| refused.error)?;
         Ok(true)
     }
 
     /// What the rules have counted since they were put in force.
     pub(super) fn filtered(&self) -> Filtered {
         let mut filtered = Filtered::default();
-        let Some(socket) = self.table.socket().filter(|_| !self.wanted.is_empty()) else { return filtered };
+        let filters = self.wanted.as_ref().is_some_and(|wanted| !wanted.is_empty());
+        let Some(socket) = self.table.socket().filter(|_| filters) else { return filtered };
         for (comment, count) in nft::counters(socket, TABLE).unwrap_or_default() {
             // A rule of the configuration may be several of the kernel.
             let counted = filtered.counts.entry(comment).or_default();
@@ -214,12 +214,7 @@ impl Policy<'_> {
 
     /// Rule sets that zones name.
     fn sets(&mut self) {
-        let zones = self.firewall.zones.values();
-        let used = zones.flat_map(|zone| {
-            let from = zone.from.keys().flat_map(|from| [(from, false), (from, true)]);
-            from.filter_map(|(from, v6)| zone.set_from(from, v6))
-        });
-        for name in used.collect::<BTreeSet<_>>() {
+        for name in self.firewall.used_sets() {
             if let Some(set) = self.firewall.sets.get(&name) {
                 self.set(&name, set);
             }
@@ -240,6 +235,12 @@ impl Policy<'_> {
         }
         let (line, comment) =
             (format!("{} default-action", name.path()), format!("{} {} default", name.family(), name.name));
+        // Forwarded packets cannot have these hop limits: only rule sets of the local zone see such packets.
+        if name.v6 && self.firewall.local().is_some() {
+            for kind in ON_LINK {
+                self.add(&chain, &line, None, vec![icmp_on_link(kind), accept()]);
+            }
+        }
         let log = set.default_log.then(|| log(&"default"));
         let rest = Deciding {
             matching: Vec::new(),
@@ -317,22 +318,22 @@ impl Policy<'_> {
         self.add(chain, &line, None, vec![by(link, "lo"), accept()]);
         self.ask_states(chain);
         let Some((local_name, local)) = local else { return };
-        let mut neighbours = vec![(255, NEIGHBOURS)];
-        neighbours.extend(LISTENERS.map(|types| (1, types)));
-        for (hops, [first, last]) in neighbours {
-            // No router has passed the packet on, and none will.
-            let is_near = [payload(NETWORK_HEADER, 7, 1), compare(EQUAL, &[hops])].concat();
-            let kind =
-                [payload(TRANSPORT_HEADER, 0, 1), compare(AT_LEAST, &[first]), compare(AT_MOST, &[last])];
-            let expressions = vec![of_family(true), is_near, protocol(ICMP_V6), kind.concat(), accept()];
-            self.add(chain, &line, None, expressions);
-        }
+        self.add(chain, &line, None, vec![icmp_on_link(NEIGHBOURS), accept()]);
         if link == IIFNAME {
             self.ask_zones(chain, local_name, local);
         } else {
             for (name, zone) in &self.firewall.zones {
                 for member in &zone.members {
                     self.ask_sets(chain, name, zone, local_name, by(link, member));
+                }
+            }
+        }
+        for kind in ON_LINK {
+            self.add(chain, &line, None, vec![icmp_on_link(kind), accept()]);
+        }
+        if link == OIFNAME {
+            for (name, zone) in &self.firewall.zones {
+                for member in &zone.members {
                     self.default(chain, name, zone, by(link, member));
                 }
             }
@@ -410,10 +411,53 @@ fn bits(states: impl IntoIterator<Item = State>) -> u32 {
 mod tests {
     use super::*;
     use lab::Lab;
+    use rustix::net::sockopt::{set_socket_recv_buffer_size, socket_recv_buffer_size};
 
     fn firewall(lines: &[&str]) -> Firewall {
         let text: String = lines.iter().map(|line| format!("set firewall {line}\n")).collect();
         config::parse(&text).and_then(|tree| config::Settings::new(&tree)).expect("right").0.firewall
+    }
+
+    /// Runs a test in a network namespace of its own, as root.
+    fn in_namespace(test: impl FnOnce() + Send) {
+        if !rustix::process::geteuid().is_root() {
+            assert!(std::env::var_os("NO_SKIP").is_none(), "needs root to make network namespaces");
+            return eprintln!("SKIPPED: needs root to make network namespaces");
+        }
+        let lab = Lab::new(&["zones"]).expect("root can make namespaces");
+        lab.enter("zones", test).expect("the namespace is there");
+    }
+
+    #[test]
+    fn a_change_whose_answer_is_lost_can_be_taken_back() {
+        in_namespace(|| {
+            let mut filter = ZoneFilter::default();
+            let zones = |name: &str| [firewall(&[&format!("zone {name} member interface eth0")])];
+            filter.set(&zones("A")).expect("nf_tables is there");
+            let a = filter.filtered();
+            // The answers to so many messages do not fit.
+            let socket = filter.table.open().expect("open");
+            let size = socket_recv_buffer_size(socket).expect("known");
+            set_socket_recv_buffer_size(socket, 1).expect("small");
+            filter.set(&zones("B")).expect_err("the answers are lost");
+            let socket = filter.table.open().expect("open");
+            set_socket_recv_buffer_size(socket, size / 2).expect("large");
+            assert_ne!(filter.filtered(), a, "the kernel has taken the change");
+            filter.set(&zones("A")).expect("it is known again");
+            assert_eq!(filter.filtered(), a);
+        });
+    }
+
+    #[test]
+    fn what_an_earlier_daemon_left_stays_although_the_first_policy_is_refused() {
+        in_namespace(|| {
+            let mut earlier = ZoneFilter::default();
+            earlier.set(&[firewall(&["zone A member interface eth0"])]).expect("nf_tables is there");
+            let mut filter = ZoneFilter::default();
+            filter.table.replace(|batch| batch.add(NEW_RULE, CREATE, &[])).expect_err("no rule");
+            assert!(!filter.restore().expect("nothing is wanted yet"));
+            assert!(earlier.filtered().counts.contains_key("zone A default"));
+        });
     }
 
     #[test]

@@ -78,9 +78,6 @@ impl Reader {
 
 /// Rule sets that no zone names.
 pub(super) fn unused(firewall: &Firewall) -> impl Iterator<Item = &SetName> {
-    let is_used = |set: &SetName| {
-        let mut from = firewall.zones.values().flat_map(|zone| zone.from.values());
-        from.any(|names| names[usize::from(set.v6)].as_ref() == Some(&set.name))
-    };
-    firewall.sets.keys().filter(move |set| !is_used(set))
+    let used = firewall.used_sets();
+    firewall.sets.keys().filter(move |set| !used.contains(set))
 }

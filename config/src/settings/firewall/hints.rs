@@ -12,7 +12,8 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ESP: u8 = 50;
 const ICMP_V6: u8 = 58;
-const SSH_PORT: u16 = 22;
+/// The port of SSH.
+pub const SSH_PORT: u16 = 22;
 const IKE_PORTS: [u16; 2] = [500, 4500];
 const DHCP_PORT: u16 = 67;
 const DNS_PORT: u16 = 53;
@@ -23,6 +24,15 @@ struct Served {
     protocol: u8,
     port: Option<u16>,
     is_tunnel: bool,
+}
+
+impl Firewall {
+    /// Whether the zone of this machine lets in SSH from another zone, from some of its addresses at least.
+    pub fn lets_in_ssh(&self, from: &str, v6: bool) -> bool {
+        let Some((_, local)) = self.local() else { return false };
+        let set = local.set_from(from, v6).and_then(|name| self.sets.get(&name));
+        set.is_some_and(|set| lets_pass(set, &ssh()))
+    }
 }
 
 impl Reader {
@@ -69,6 +79,28 @@ impl Reader {
         }
     }
 
+    /// Warns of what this machine lets in, and whose answers it drops.
+    fn mute(&mut self, firewall: &Firewall, all: &[Served]) {
+        let Some((name, local)) = firewall.local() else { return };
+        let is_mute = |from: &str, served: &Served| {
+            [false, true].into_iter().any(|v6| {
+                let set = local.set_from(from, v6).and_then(|set| firewall.sets.get(&set));
+                set.is_some_and(|set| lets_pass(set, served)) && drops_answers(firewall, from, v6, served)
+            })
+        };
+        for from in local.from.keys() {
+            let mute = all.iter().filter(|served| is_mute(from, served));
+            let mute: Vec<&str> = mute.map(|served| served.what.as_str()).collect();
+            if !mute.is_empty() {
+                self.warn(format!(
+                    "firewall zone {name} from {from}: the answers of {} to {from} are dropped; to let them out: set firewall \
+                     global-options state-policy established action accept",
+                    mute.join(", ")
+                ));
+            }
+        }
+    }
+
     /// Warns of what this machine serves and its zone does not let in, or out.
     fn locked_out(&mut self, firewall: &Firewall, settings: &Settings) {
         let Some((name, zone)) = firewall.local() else { return };
@@ -92,6 +124,7 @@ impl Reader {
                 first.port.map_or_else(String::new, |port| format!(" and destination port {port}")),
             ));
         }
+        self.mute(firewall, &all);
         let Some(tunnel) = all.iter().find(|served| served.is_tunnel) else { return };
         let goes_out = firewall.zones.values().any(|zone| {
             let sets = [false, true].into_iter().filter_map(|v6| zone.set_from(name, v6));
@@ -107,14 +140,40 @@ impl Reader {
     }
 }
 
+/// Whether answers of this machine to a zone are dropped.
+fn drops_answers(firewall: &Firewall, to: &str, v6: bool, served: &Served) -> bool {
+    let Some((name, _)) = firewall.local() else { return false };
+    if let Some(action) = firewall.states.get(&State::Established) {
+        return *action != Action::Accept;
+    }
+    let set = firewall.zones.get(to).and_then(|zone| zone.set_from(name, v6));
+    let Some(set) = set.and_then(|set| firewall.sets.get(&set)) else { return true };
+    let lets_out = |rule: &FirewallRule| {
+        let protocols = &rule.packets.protocols;
+        rule.action == Action::Accept
+            && (rule.states.is_empty() || rule.states.contains(&State::Established))
+            && (protocols.is_empty() || protocols.contains(&served.protocol))
+    };
+    set.default_action != Action::Accept && !set.rules.values().any(lets_out)
+}
+
 fn are(names: &str, count: usize) -> String {
     format!("{names} {}", if count == 1 { "is" } else { "are" })
+}
+
+fn ssh() -> Served {
+    Served {
+        what: format!("SSH (TCP port {SSH_PORT})"),
+        protocol: TCP,
+        port: Some(SSH_PORT),
+        is_tunnel: false,
+    }
 }
 
 /// What others reach this machine by.
 fn served(settings: &Settings) -> Vec<Served> {
     let of = |what: String, protocol, port, is_tunnel| Served { what, protocol, port, is_tunnel };
-    let mut all = vec![of(format!("SSH (TCP port {SSH_PORT})"), TCP, Some(SSH_PORT), false)];
+    let mut all = vec![ssh()];
     for (name, wireguard) in settings.wireguard.iter().filter(|(_, it)| !it.disable) {
         all.extend(wireguard.port.map(|port| of(format!("{name} (UDP port {port})"), UDP, Some(port), true)));
     }

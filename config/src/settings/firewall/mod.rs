@@ -15,6 +15,7 @@ use super::{Reader, Settings};
 use crate::schema::icmp_type;
 pub use crate::schema::{Action, icmp_name};
 use crate::tree::Tree;
+pub use hints::SSH_PORT;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Zones, and the rule sets between them.
@@ -132,6 +133,12 @@ impl Firewall {
     /// Whether it concerns no packet: rule sets that no zone names do not.
     pub fn is_empty(&self) -> bool {
         self.zones.is_empty() && self.states.is_empty()
+    }
+
+    /// The names of rule sets that zones have.
+    pub fn used_sets(&self) -> BTreeSet<SetName> {
+        let from = self.zones.values().flat_map(|zone| zone.from.keys().map(move |from| (zone, from)));
+        from.flat_map(|(zone, from)| [false, true].map(|v6| zone.set_from(from, v6))).flatten().collect()
     }
 
     /// The zone that is this machine.

@@ -160,6 +160,34 @@ fn a_machine_that_nobody_reaches_any_more_is_warned_of() {
 }
 
 #[test]
+fn a_machine_whose_answers_are_dropped_is_warned_of() {
+    let zones = [
+        "firewall global-options state-policy related action accept",
+        "firewall zone LAN member interface eth1",
+        "firewall zone ME local-zone",
+        "firewall zone ME from LAN firewall name IN",
+        "firewall ipv4 name IN rule 10 action accept",
+        "firewall ipv4 name IN rule 10 protocol tcp",
+        "firewall ipv4 name IN rule 10 destination port 22",
+    ];
+    let warned = |more: &[&str]| read(&[&zones[..], more].concat()).expect("right").1;
+    let said = "firewall zone ME from LAN: the answers of SSH (TCP port 22) to LAN are dropped";
+    let alone = warned(&[]);
+    assert!(alone.len() == 1 && alone[0].contains(said), "{alone:?}");
+    let established = "firewall global-options state-policy established action";
+    assert!(warned(&[&format!("{established} accept")]).is_empty());
+    assert_eq!(warned(&[&format!("{established} drop")]).len(), 1);
+    let back = [
+        "firewall zone LAN from ME firewall name BACK",
+        "firewall ipv4 name BACK rule 10 action accept",
+        "firewall ipv4 name BACK rule 10 protocol tcp",
+    ];
+    assert!(warned(&back).is_empty());
+    assert_eq!(warned(&[&back[..], &["firewall ipv4 name BACK rule 10 state new"]].concat()).len(), 1);
+    assert!(warned(&[&back[..], &["firewall ipv4 name BACK rule 10 state established"]].concat()).is_empty());
+}
+
+#[test]
 fn tunnels_without_a_zone_errors_that_are_dropped_and_sets_without_a_use_are_warned_of() {
     let lines: Vec<&str> = SITE.into_iter().filter(|line| !line.contains("wg0")).chain(TUNNEL).collect();
     let warnings = read(&lines).expect("right").1;
