@@ -156,6 +156,15 @@ enum Memory {
     Shared { umem: Arc<Umem>, first: Option<Arc<Socket>>, taken: u32 },
 }
 
+/// What a queue has of a memory.
+struct Part {
+    umem: Arc<Umem>,
+    /// The number of its first chunk.
+    first: u32,
+    /// The socket that has registered the memory with the kernel, if one has.
+    registered: Option<Arc<Socket>>,
+}
+
 impl Memory {
     fn new(name: &str, wanted: &Range<u32>, options: &XdpOptions) -> Result<Self, Errno> {
         if !options.shares_memory {
@@ -168,16 +177,19 @@ impl Memory {
         Ok(Self::Shared { umem, first: None, taken: 0 })
     }
 
-    /// The memory of the next queue, the number of its first chunk, and the socket that has registered it with the kernel, if one has.
-    fn take(&mut self) -> Result<(Arc<Umem>, u32, Option<Arc<Socket>>), Errno> {
+    /// The memory of the next queue.
+    fn take(&mut self) -> Result<Part, Errno> {
         match self {
-            Self::Own(frame) => Ok((Arc::new(Umem::new(CHUNKS as usize, *frame)?), 0, None)),
+            Self::Own(frame) => {
+                Ok(Part { umem: Arc::new(Umem::new(CHUNKS as usize, *frame)?), first: 0, registered: None })
+            }
             Self::Shared { umem, first, taken } => {
                 let chunk = *taken * CHUNKS;
                 *taken += 1;
                 // What the kernel says of a queue that there is not.
                 let has_room = ((chunk + CHUNKS) as usize) <= umem.chunks();
-                has_room.then(|| (Arc::clone(umem), chunk, first.clone())).ok_or(Errno::INVAL)
+                let part = || Part { umem: Arc::clone(umem), first: chunk, registered: first.clone() };
+                has_room.then(part).ok_or(Errno::INVAL)
             }
         }
     }
@@ -199,7 +211,7 @@ fn open_queue(
 ) -> Result<(XdpReceive, XdpTransmit), Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)?;
-    let (umem, first, registered) = memory.take()?;
+    let Part { umem, first, registered } = memory.take()?;
     if registered.is_none() {
         let (addr, len) = umem.place();
         let (chunk_size, flags) = (umem.chunk() as u32, XdpUmemRegFlags::empty());
