@@ -2,7 +2,7 @@
 
 use super::api::Shown;
 use super::model::{Client, Event, Orders, Report};
-use crate::host::HostHandle;
+use crate::host::{HostHandle, LeaseError};
 use crate::openvpn::dns::{NameServers, Request};
 use std::io::{self, Write};
 use std::net::Shutdown;
@@ -180,7 +180,10 @@ impl Reading {
             if self.shown.problem(&interface, &why) {
                 tracing::error!("interface {interface}: {why}");
             }
-            return;
+            // Without the route, the address is in force.
+            if matches!(error, LeaseError::Address(_)) {
+                return set_name_servers(self.name_servers.as_ref(), &interface, None);
+            }
         }
         let request = Request {
             interface: interface.clone(),

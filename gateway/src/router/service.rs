@@ -46,7 +46,7 @@ impl RouterService {
         let all = router.links.iter().chain(&former.links);
         let paths: BTreeMap<String, Path> =
             all.map(|(name, link)| (name.clone(), link.path.clone())).collect();
-        let Compared { links, routes, .. } = match context.host.route(router) {
+        let Compared { links, routes, leases, .. } = match context.host.route(router) {
             Ok(compared) => compared,
             Err(error) => return of_all(paths.into_values().chain([routes_path()]), &error),
         };
@@ -55,6 +55,9 @@ impl RouterService {
             let path = paths.get(&name).cloned().unwrap_or_else(routes_path);
             let is_temporary = is_temporary(error.error);
             refused.insert(path, Refusal::new(error, is_temporary));
+        }
+        for (name, error) in leases {
+            tracing::warn!("interface {name}: {error}");
         }
         for (_, error) in routes {
             let is_temporary = is_temporary(error.error);
