@@ -16,6 +16,9 @@ pub(super) type Lease = (Ipv4Net, Option<Ipv4Addr>);
 /// Why a lease is not in force, or not all of it.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
+    /// The address is that of a tunnel or of another link; it is not tried again.
+    #[error("{0}")]
+    Refused(NetlinkError),
     /// The link does not have the address.
     #[error("{0}")]
     Address(NetlinkError),
@@ -102,6 +105,11 @@ impl Leases {
             self.reported.retain(|(link, _)| link != name);
         }
         before.map(|(address, _)| address).filter(|before| now != Some(*before))
+    }
+
+    /// Whether nothing is known to be in force for a link: it has got nothing, or that was refused.
+    pub(super) fn lacks(&self, name: &str) -> bool {
+        self.by_link.get(name).is_none_or(Option::is_none)
     }
 
     /// A link has an address that an earlier daemon has accepted.

@@ -71,6 +71,11 @@ impl Links {
         self.is_clean = false;
     }
 
+    /// Whether a lease was refused, and is dropped.
+    pub(super) fn lacks_lease(&self, name: &str) -> bool {
+        self.leases.lacks(name)
+    }
+
     /// Puts back what is missing, and takes away what is ours and not wanted. What is `protected` by tunnels gets no route.
     pub(super) fn restore(
         &mut self,

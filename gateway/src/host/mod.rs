@@ -188,7 +188,8 @@ impl HostHandle {
         let Compared { mut links, mut leases, .. } = std::mem::take(&mut outcome.router);
         outcome.log();
         if let Some(refused) = links.remove(name) {
-            return Err(LeaseError::Address(refused));
+            let is_dropped = lease.is_some() && state.links.lacks_lease(name);
+            return Err(if is_dropped { LeaseError::Refused } else { LeaseError::Address }(refused));
         }
         leases.remove(name).map_or(Ok(()), |refused| Err(LeaseError::Route(refused)))
     }

@@ -142,7 +142,8 @@ fn the_servers_of_a_lease_get_no_names_that_a_tunnel_is_for() {
         let words: Vec<&str> = told.lines().filter(|line| line.contains(interface)).collect();
         words.join("\n")
     };
-    let expected = "resolvectl dns eth0 203.0.113.1\nresolvectl default-route eth0 yes\nresolvectl revert eth0";
+    let expected =
+        "resolvectl dns eth0 203.0.113.1\nresolvectl default-route eth0 yes\nresolvectl revert eth0";
     assert_eq!(of("eth0"), expected);
     assert!(of("tun0").contains("resolvectl domain tun0 corp.example ~.\n"), "{told}");
 }
