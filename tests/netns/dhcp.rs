@@ -71,7 +71,7 @@ impl Site {
             "--dhcp-authoritative",
         ]);
         command.arg(format!("--interface={link}")).arg(format!("--dhcp-leasefile={leases}"));
-        command.arg(format!("--dhcp-range={network}.50,{network}.60,255.255.255.0,120"));
+        command.arg(format!("--dhcp-range={network}.50,{network}.59,255.255.255.0,120"));
         command.arg(format!("--dhcp-option=3,{router}")).arg(format!("--dhcp-option=6,{network}.9"));
         command.arg(format!("--log-facility={}", self.root.named(&format!("log-{namespace}"))));
         command.args(more).stderr(std::process::Stdio::null());
