@@ -12,6 +12,11 @@ use std::time::Duration;
 
 const WAN: &str = "set interfaces ethernet wan0 address dhcp\n";
 
+/// A tunnel whose peer never answers.
+const TUNNEL: &str = "set interfaces wireguard wg0 private-key YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=\n\
+                      set interfaces wireguard wg0 peer b public-key xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\n\
+                      set interfaces wireguard wg0 peer b allowed-ips 10.1.0.0/16\n";
+
 /// A router without addresses, and two providers.
 struct Site {
     lab: Lab,
@@ -66,8 +71,9 @@ impl Site {
             "--dhcp-authoritative",
         ]);
         command.arg(format!("--interface={link}")).arg(format!("--dhcp-leasefile={leases}"));
-        command.arg(format!("--dhcp-range={network}.50,{network}.60,255.255.255.0,120"));
+        command.arg(format!("--dhcp-range={network}.50,{network}.59,255.255.255.0,120"));
         command.arg(format!("--dhcp-option=3,{router}")).arg(format!("--dhcp-option=6,{network}.9"));
+        command.arg(format!("--log-facility={}", self.root.named(&format!("log-{namespace}"))));
         command.args(more).stderr(std::process::Stdio::null());
         self.lab.start(&mut command).expect("dnsmasq starts")
     }
@@ -119,6 +125,21 @@ impl Site {
         pids.split_whitespace().filter(is_client).filter_map(|pid| pid.parse().ok()).collect()
     }
 
+    /// The process of the supervisor.
+    fn supervisor(&self) -> Option<i32> {
+        let pids = lab::run("ip", ["netns", "pids", &self.lab.namespace("router")]).expect("ip");
+        let is_it = |pid: &&str| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split(|byte| *byte == 0).skip(1).eq([b"dhcp-clients".as_slice(), b""])
+        };
+        pids.split_whitespace().find(is_it).and_then(|pid| pid.parse().ok())
+    }
+
+    /// Whether a server has heard that its address is free.
+    fn is_released(&self, namespace: &str) -> bool {
+        self.root.read(&format!("log-{namespace}")).is_some_and(|log| log.contains("DHCPRELEASE"))
+    }
+
     fn signal_client(&self, link: &str, signal: Signal) {
         let pid = self.clients(link)[0];
         kill_process(Pid::from_raw(pid).expect("a process"), signal).expect("it is ours");
@@ -132,9 +153,13 @@ const ROUTES: &str = "-4 route show default";
 fn an_interface_has_what_its_server_gives_until_its_line_goes() {
     let Some(mut site) = Site::new() else { return };
     let server = site.serve("provider", "wan0", "192.0.2", "192.0.2.9", &["--domain=site.example"]);
-    site.start(WAN);
+    // What is wrong with another default route is not wrong with the lease.
+    site.start(&[WAN, "set protocols static route 0.0.0.0/0 next-hop 203.0.113.99 distance 9\n"].concat());
     site.comes(ADDRESSES, "inet 192.0.2.5");
     site.comes(ROUTES, "default via 192.0.2.9 dev wan0 proto 217 metric 210");
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", site.clients("wan0")[0])).expect("it runs");
+    assert!(status.contains("NoNewPrivs:\t1") && status.contains("Seccomp:\t2"), "{status}");
     let leases = site.leases();
     assert!(leases.contains("192.0.2.9  ") && leases.contains("site.example"), "{leases}");
     let (_, json) = site.ask(&["show", "dhcp", "client", "leases", "--json"]);
@@ -163,11 +188,29 @@ fn an_interface_has_what_its_server_gives_until_its_line_goes() {
     site.comes(ROUTES, "via 192.0.2.8");
     assert!(!site.has(ROUTES, "192.0.2.9"));
 
-    // A client that ends is started again, and the address stays meanwhile.
+    // A client that ends is started again, and so is the supervisor; the address stays meanwhile.
+    let before = site.clients("wan0");
     site.signal_client("wan0", Signal::KILL);
+    wait_until(PATIENCE, || site.clients("wan0").len() == 1 && site.clients("wan0") != before)
+        .expect("it is started again");
     assert!(site.has(ADDRESSES, "inet 192.0.2.5"));
-    wait_until(PATIENCE, || site.clients("wan0").len() == 1).expect("it is started again");
     wait_until(PATIENCE, || !site.leases().contains("has ended")).expect("it is bound again");
+    let supervisor = site.supervisor().and_then(Pid::from_raw).expect("it runs");
+    kill_process(supervisor, Signal::KILL).expect("it is ours");
+    let is_another = || site.supervisor().is_some_and(|it| it != supervisor.as_raw_pid());
+    wait_until(PATIENCE, || is_another() && site.clients("wan0").len() == 1).expect("it is started again");
+    assert!(site.has(ADDRESSES, "inet 192.0.2.5"));
+
+    // Options of the client: the new one has the address of the former.
+    site.reload(&[WAN, "set interfaces ethernet wan0 dhcp-options host-name branch\n"].concat());
+    wait_until(PATIENCE, || site.root.read("log-provider").is_some_and(|log| log.contains("branch")))
+        .expect("the server is told");
+    assert!(site.has(ADDRESSES, "inet 192.0.2.5") && !site.is_released("provider"));
+
+    // A tunnel that is configured later does not take away the address by which its peer is reached.
+    site.reload(&[WAN, &TUNNEL.replace("10.1.0.0/16", "192.0.0.0/16")].concat());
+    assert!(site.has(ADDRESSES, "inet 192.0.2.5"), "{}", site.gateway.logged());
+    assert!(site.gateway.logged().contains("interface wan0 keeps 192.0.2.5"), "{}", site.gateway.logged());
 
     // Options of the route.
     site.reload(&[WAN, "set interfaces ethernet wan0 dhcp-options default-route-distance 7\n"].concat());
@@ -180,6 +223,7 @@ fn an_interface_has_what_its_server_gives_until_its_line_goes() {
     site.reload("set interfaces ethernet wan0 mtu 1400\n");
     site.goes(ADDRESSES, "inet");
     assert_eq!(site.clients("wan0"), [0; 0]);
+    wait_until(PATIENCE, || site.is_released("provider")).expect("the server gets the address back");
     let names = || site.root.read("etc/resolv.conf").unwrap_or_default();
     wait_until(PATIENCE, || names() == "nameserver 203.0.113.53\n").unwrap_or_else(|_| panic!("{}", names()));
     assert!(site.leases().contains("no interface gets its address by DHCP"));
@@ -203,7 +247,12 @@ fn two_interfaces_have_two_routes_and_a_daemon_that_was_killed_leaves_both() {
     process.signal(Signal::KILL);
     wait_until(PATIENCE, || site.lab.ended(process).is_some()).expect("it is dead");
     wait_until(PATIENCE, || site.clients("wan0").is_empty()).expect("no client is left alone");
-    assert!(site.has(ADDRESSES, "inet 192.0.2.5") && site.has(ROUTES, "192.0.2.9"));
+    let left = [ADDRESSES, ROUTES].map(|words| site.lab.ip("router", words).expect("ip")).concat();
+    assert!(
+        left.contains("inet 192.0.2.5") && left.contains("via 192.0.2.9"),
+        "{left}{}",
+        site.gateway.logged()
+    );
     // The next daemon takes over what is there, and what its configuration has lost goes.
     site.start(WAN);
     assert!(site.has(ADDRESSES, "inet 192.0.2.5"), "it stays until a server says something else");
@@ -277,33 +326,44 @@ fn what_a_hostile_server_says_is_not_taken_and_a_lease_ends() {
     let Some(mut site) = Site::new() else { return };
     let marker = site.root.at("reached");
     let command = format!("$(touch {0});`touch {0}`\n", marker.display());
-    site.start(
-        &[
-            WAN,
-            "set interfaces wireguard wg0 private-key YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=\n\
-             set interfaces wireguard wg0 peer b public-key xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\n\
-             set interfaces wireguard wg0 peer b allowed-ips 10.1.0.0/16\n",
-        ]
-        .concat(),
-    );
+    let text = [WAN, TUNNEL, "set interfaces ethernet wan1 address 10.2.0.1/24\n"].concat();
+    site.start(&text);
     wait_until(PATIENCE, || site.leases().contains("no server answers")).expect("there is none");
     let mask = option(1, &[255, 255, 255, 0]);
     let lease = option(51, &[0, 0, 0, 20]);
-    for (address, options, said) in [
-        ([127, 0, 0, 1], vec![mask.clone()], "an address that cannot be used"),
-        ([192, 0, 2, 50], vec![option(1, &[128, 0, 0, 0])], "an address that cannot be used"),
-        // Packets to the network of a tunnel would go around it.
-        ([10, 1, 5, 7], vec![mask.clone()], "a tunnel protects 10.1.0.0/16"),
+    // It starts again at once with other options, and after a pause without.
+    let restart = |site: &Site, name: &str| {
+        site.reload(&format!("{text}set interfaces ethernet wan0 dhcp-options host-name {name}\n"));
+    };
+    for (name, address, mask, said) in [
+        ("one", [127, 0, 0, 1], [255, 255, 255, 0], "cannot be used: \"127.0.0.1\""),
+        ("two", [192, 0, 2, 50], [128, 0, 0, 0], "cannot be used: \"192.0.2.50\""),
+        // Packets to the networks of a tunnel and of another link would go elsewhere.
+        (
+            "three",
+            [10, 1, 5, 7],
+            [255, 255, 255, 0],
+            "10.1.5.7/24 by DHCP is refused: a tunnel protects 10.1.0.0/16",
+        ),
+        (
+            "four",
+            [10, 1, 5, 7],
+            [255, 0, 0, 0],
+            "10.1.5.7/8 by DHCP is refused: a tunnel protects 10.1.0.0/16",
+        ),
+        ("five", [10, 2, 0, 5], [255, 255, 255, 128], "wan1 has 10.2.0.1/24"),
     ] {
-        let says = Says { address, options: [options, vec![lease.clone()]].concat() };
+        let says = Says { address, options: vec![option(1, &mask), lease.clone()] };
         while_served(&site, &says, || {
+            restart(&site, name);
             wait_until(PATIENCE, || site.leases().contains(said))
                 .unwrap_or_else(|_| panic!("{said}: {}\n{}", site.leases(), site.gateway.logged()));
+            // It would stay bound to that.
+            wait_until(PATIENCE, || site.clients("wan0").is_empty()).expect("the client ends");
         });
         assert!(!site.has(ADDRESSES, "inet"), "{address:?}");
-        // The client has another try, without what it has got.
-        site.signal_client("wan0", Signal::KILL);
     }
+    restart(&site, "six");
     let options = vec![
         mask,
         lease,
@@ -317,7 +377,10 @@ fn what_a_hostile_server_says_is_not_taken_and_a_lease_ends() {
     while_served(&site, &says, || site.comes(ADDRESSES, "inet 192.0.2.50/24"));
     assert!(site.has(ROUTES, "via 192.0.2.9"));
     assert!(!marker.exists() && !site.leases().contains("touch"), "{}", site.leases());
-    // Nobody renews it.
+    // Nobody answers a new client; the lease counts until it expires.
+    restart(&site, "last");
+    wait_until(PATIENCE, || site.leases().contains("no server answers")).expect("there is none");
+    assert!(site.has(ADDRESSES, "inet 192.0.2.50/24"), "{}", site.gateway.logged());
     site.goes(ADDRESSES, "inet");
     site.goes(ROUTES, "192.0.2.9");
 }

@@ -25,6 +25,16 @@ struct Got {
     problem: Option<String>,
 }
 
+impl Got {
+    /// Whether its lease has expired. A server that names no time gives it for ever.
+    fn is_over(&self) -> bool {
+        let is_over = |(lease, at): &(Lease, Instant)| {
+            lease.seconds > 0 && at.elapsed() > Duration::from_secs(lease.seconds.into())
+        };
+        self.lease.as_ref().is_some_and(is_over)
+    }
+}
+
 impl Shown {
     /// These interfaces get addresses, and no others.
     pub(super) fn expect(&self, interfaces: impl Iterator<Item = String>) {
@@ -50,24 +60,20 @@ impl Shown {
     }
 
     /// An interface has no address; whether that is new.
-    pub(super) fn lose(&self, interface: &str, why: Option<String>) -> bool {
-        let mut got = self.lock();
-        let Some(of) = got.get_mut(interface) else { return false };
-        let had = of.lease.take().is_some();
-        let is_new = why.is_some() && why != of.problem;
-        of.problem = why.or_else(|| of.problem.take());
-        had || is_new
+    pub(super) fn lose(&self, interface: &str, why: &str) -> bool {
+        let had = self.lock().get_mut(interface).is_some_and(|of| of.lease.take().is_some());
+        self.problem(interface, why) || had
+    }
+
+    /// Whether an interface has a lease that has not expired.
+    pub(super) fn holds(&self, interface: &str) -> bool {
+        self.lock().get(interface).is_some_and(|of| of.lease.is_some() && !of.is_over())
     }
 
     /// The interfaces whose leases have ended, and are forgotten.
     pub(super) fn expired(&self) -> Vec<String> {
         let mut got = self.lock();
-        let is_over = |got: &Got| {
-            got.lease.as_ref().is_some_and(|(lease, at)| {
-                lease.seconds > 0 && at.elapsed() > Duration::from_secs(lease.seconds.into())
-            })
-        };
-        let over = got.iter_mut().filter(|(_, got)| is_over(got));
+        let over = got.iter_mut().filter(|(_, got)| got.is_over());
         over.map(|(name, got)| {
             got.lease = None;
             name.clone()

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! udhcpc changes nothing: it says what it was given, and the [`Host`](crate::host::Host) sets address and route, as it does those of
-//! the configuration. What servers say is text from the network. It passes through no shell, and is parsed by a process without
-//! rights to configure networks.
+//! the configuration. What servers say is text from the network. It passes through no shell, and is parsed by the supervisor, a
+//! process without rights to configure networks. udhcpc and what it calls are confined besides (`cli/src/confine.rs`).
 
 mod api;
 mod client;

@@ -9,6 +9,10 @@ use serde::{Deserialize, Serialize};
 pub struct Orders {
     /// One for an interface.
     pub clients: Vec<Client>,
+    /// Interfaces whose leases the daemon refuses: their clients are ended, and start again after a pause.
+    pub refused: Vec<String>,
+    /// The number of these orders.
+    pub number: u64,
 }
 
 /// A client that is to run.
@@ -24,22 +28,28 @@ pub struct Client {
     pub vendor_class_id: Option<String>,
 }
 
-/// What became of a client.
+/// What the supervisor says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
-    /// Its interface.
-    pub interface: String,
-    /// What has happened.
-    pub event: Event,
+pub enum Report {
+    /// It has started, and needs orders.
+    Started,
+    /// The orders of this number are carried out: clients that were to end have ended.
+    Done(u64),
+    /// What became of the client of an interface.
+    Client(String, Event),
 }
 
-/// What has happened.
+/// What has happened to a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// A server gave an address, or renewed it.
     Bound(Lease),
-    /// There is no address, or none any more; with the reason, if there is one.
-    Lost(Option<String>),
+    /// A server gave what cannot be used, for this reason; what was given before counts until it expires.
+    Unusable(String),
+    /// No server answers; what was given before counts until it expires.
+    Unanswered,
+    /// There is no address any more, for this reason.
+    Lost(String),
     /// The client does not run, for this reason; what it has got stays.
     Failed(String),
 }

@@ -7,6 +7,7 @@
 
 use super::lease::{Lease, VARIABLES};
 use super::model::{Client, Event, Orders, Report};
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -14,10 +15,15 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The pause before a client is started again that has ended.
 const PAUSE: Duration = Duration::from_secs(3);
+/// The same if its lease was refused, as RFC 2131 3.1 has it after a DHCPDECLINE: the server gives the same again.
+const PAUSE_AFTER_REFUSAL: Duration = Duration::from_secs(10);
+/// How long a client may take to give its address back.
+const PATIENCE: Duration = Duration::from_secs(2);
+const POLL: Duration = Duration::from_millis(20);
 /// The longest order, and the longest line that a client says.
 const LONGEST: u64 = 256 << 10;
 const LONGEST_LINE: u64 = 64 << 10;
@@ -49,14 +55,8 @@ pub fn say(event: &str, variable: impl Fn(&str) -> Option<String>, to: &mut impl
     to.write_all(&line)
 }
 
-/// How clients are started: the program that starts udhcpc with these arguments, and the one that it calls at events.
-#[derive(Clone)]
-pub struct Programs {
-    /// Makes a command that becomes udhcpc.
-    pub start: fn(&[String]) -> Command,
-    /// What udhcpc calls.
-    pub callback: String,
-}
+/// Makes a command that becomes udhcpc with these arguments, and has it call [`say`] at events.
+pub type Start = fn(&[String]) -> Command;
 
 /// A client that is wanted.
 struct Running {
@@ -74,6 +74,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     is_ended: bool,
+    /// What the client has got is refused: it was killed.
+    is_refused: bool,
     child: Option<Child>,
 }
 
@@ -82,59 +84,109 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the client. It gives its address back to the server, if it is told so.
-    fn end(&self, gives_back: bool) {
+    /// Ends the client: with [`Signal::TERM`] it gives its address back to the server, with [`Signal::KILL`] it keeps it.
+    fn end(&self, signal: Signal) {
         let mut state = self.lock();
         state.is_ended = true;
-        if let Some(child) = &mut state.child {
-            let id = rustix::process::Pid::from_child(child);
-            let signal =
-                if gives_back { rustix::process::Signal::TERM } else { rustix::process::Signal::KILL };
-            let _ = rustix::process::kill_process(id, signal);
-        }
+        state.signal(signal);
         self.changed.notify_all();
+    }
+
+    /// Ends the client, which starts again after a pause: it would keep a lease that is refused until that expires.
+    fn refuse(&self) {
+        let mut state = self.lock();
+        state.is_refused = true;
+        state.signal(Signal::KILL);
+    }
+}
+
+impl State {
+    fn signal(&self, signal: Signal) {
+        if let Some(child) = &self.child {
+            let _ = kill_process(Pid::from_child(child), signal);
+        }
     }
 }
 
 /// Runs clients as the daemon orders, until it ends. What they have got is not given back then: the next daemon takes it over.
-pub fn serve(socket: &UnixStream, programs: &Programs) -> io::Result<()> {
-    let reports = Arc::new(Mutex::new(socket.try_clone()?));
+/// The error is that of a socket that cannot be written to, or of an order that cannot be read.
+pub fn serve(socket: &UnixStream, start_client: Start) -> io::Result<()> {
+    let reports = Reports(Arc::new(Mutex::new(socket.try_clone()?)));
     let mut requests = BufReader::new(socket);
-    let mut running: BTreeMap<String, Running> = BTreeMap::new();
+    let mut running = Clients { running: BTreeMap::new(), start_client, reports: reports.clone() };
+    reports.send(&Report::Started);
     loop {
         let mut line = Vec::new();
         let read = (&mut requests).take(LONGEST).read_until(b'\n', &mut line);
-        if read.is_err() || !line.ends_with(b"\n") {
+        if read.is_err() || line.is_empty() {
             break;
         }
-        let Ok(Orders { clients }) = serde_json::from_slice(&line) else { break };
+        let orders: Orders = serde_json::from_slice(&line)?;
+        let number = orders.number;
+        running.carry_out(orders)?;
+        reports.send(&Report::Done(number));
+    }
+    running.end(|_| true, Signal::KILL);
+    Ok(())
+}
+
+/// Where reports go; a daemon that has ended is noticed by the next order.
+#[derive(Clone)]
+struct Reports(Arc<Mutex<UnixStream>>);
+
+impl Reports {
+    fn send(&self, report: &Report) {
+        let Ok(mut line) = serde_json::to_vec(report) else { return };
+        line.push(b'\n');
+        let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line);
+    }
+}
+
+/// The clients that run, by their interfaces.
+struct Clients {
+    running: BTreeMap<String, Running>,
+    start_client: Start,
+    reports: Reports,
+}
+
+impl Clients {
+    fn carry_out(&mut self, Orders { clients, refused, .. }: Orders) -> io::Result<()> {
         let wanted: BTreeMap<String, Client> =
             clients.into_iter().filter(is_acceptable).map(|it| (it.interface.clone(), it)).collect();
-        let ended: Vec<String> = running
-            .iter()
-            .filter(|(name, of)| wanted.get(*name) != Some(&of.client))
-            .map(|(name, _)| name.clone())
-            .collect();
-        let ended: Vec<Running> = ended.iter().filter_map(|name| running.remove(name)).collect();
-        for of in &ended {
-            of.shared.end(true);
-        }
-        for of in ended {
-            let _ = of.thread.join();
-        }
-        for (name, client) in wanted {
-            if let Entry::Vacant(free) = running.entry(name) {
-                free.insert(start(client, programs.clone(), Arc::clone(&reports))?);
+        for name in refused {
+            if let Some(of) = self.running.get(&name) {
+                of.shared.refuse();
             }
         }
+        self.end(|client| !wanted.contains_key(&client.interface), Signal::TERM);
+        // The address stays in use.
+        self.end(|client| wanted.get(&client.interface) != Some(client), Signal::KILL);
+        for (name, client) in wanted {
+            if let Entry::Vacant(free) = self.running.entry(name) {
+                free.insert(start(client, self.start_client, self.reports.clone())?);
+            }
+        }
+        Ok(())
     }
-    for of in running.values() {
-        of.shared.end(false);
+
+    /// Ends these clients, and waits for it.
+    fn end(&mut self, is_meant: impl Fn(&Client) -> bool, signal: Signal) {
+        let (ended, kept) =
+            std::mem::take(&mut self.running).into_iter().partition(|(_, of)| is_meant(&of.client));
+        self.running = kept;
+        let ended: BTreeMap<String, Running> = ended;
+        for of in ended.values() {
+            of.shared.end(signal);
+        }
+        let started = Instant::now();
+        for of in ended.into_values() {
+            while !of.thread.is_finished() && started.elapsed() < PATIENCE {
+                thread::sleep(POLL);
+            }
+            of.shared.end(Signal::KILL);
+            let _ = of.thread.join();
+        }
     }
-    for of in running.into_values() {
-        let _ = of.thread.join();
-    }
-    Ok(())
 }
 
 /// Whether an order can be one of the daemon's: its values are arguments of a program.
@@ -148,9 +200,9 @@ fn is_acceptable(client: &Client) -> bool {
         && texts.iter().all(|text| text.as_ref().is_none_or(|text| (1..=255).contains(&text.len())))
 }
 
-fn start(client: Client, programs: Programs, reports: Arc<Mutex<UnixStream>>) -> io::Result<Running> {
+fn start(client: Client, start_client: Start, reports: Reports) -> io::Result<Running> {
     let shared = Arc::new(Shared::default());
-    let stand_by = StandBy { client: client.clone(), programs, reports, shared: Arc::clone(&shared) };
+    let stand_by = StandBy { client: client.clone(), start_client, reports, shared: Arc::clone(&shared) };
     let thread = thread::Builder::new().name(client.interface.clone()).spawn(move || stand_by.run())?;
     Ok(Running { client, shared, thread })
 }
@@ -158,43 +210,44 @@ fn start(client: Client, programs: Programs, reports: Arc<Mutex<UnixStream>>) ->
 /// Starts a client again and again.
 struct StandBy {
     client: Client,
-    programs: Programs,
-    reports: Arc<Mutex<UnixStream>>,
+    start_client: Start,
+    reports: Reports,
     shared: Arc<Shared>,
 }
 
 impl StandBy {
     fn run(self) {
         loop {
-            if let Err(error) = self.run_once() {
+            let pause = self.run_once().unwrap_or_else(|error| {
                 self.report(Event::Failed(error));
-            }
+                PAUSE
+            });
             let state = self.shared.lock();
-            let waited = self.shared.changed.wait_timeout_while(state, PAUSE, |state| !state.is_ended);
+            let waited = self.shared.changed.wait_timeout_while(state, pause, |state| !state.is_ended);
             if waited.is_ok_and(|(state, _)| state.is_ended) {
                 return;
             }
         }
     }
 
-    /// Runs a client until it ends; why it does not run.
-    fn run_once(&self) -> Result<(), String> {
+    /// Runs a client until it ends; the pause before it starts again, or why it does not run.
+    fn run_once(&self) -> Result<Duration, String> {
         let Some(program) = program() else { return Err(MISSING.to_owned()) };
         let failed = |error: io::Error| format!("{program}: {error}");
         let output = {
             let mut state = self.shared.lock();
             if state.is_ended {
-                return Ok(());
+                return Ok(PAUSE);
             }
-            let mut command =
-                (self.programs.start)(&arguments(&program, &self.client, &self.programs.callback));
+            state.is_refused = false;
+            let mut command = (self.start_client)(&arguments(&program, &self.client));
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
             let mut child = command.spawn().map_err(failed)?;
             let output = (child.stdout.take(), child.stderr.take());
             state.child = Some(child);
             output
         };
-        let (Some(output), Some(errors)) = output else { return Ok(()) };
+        let (Some(output), Some(errors)) = output else { return Ok(PAUSE) };
         let told = thread::spawn(move || last_line(errors));
         let mut lines = BufReader::new(output);
         let mut line = Vec::new();
@@ -208,9 +261,11 @@ impl StandBy {
         let told = told.join().unwrap_or_default();
         let child = self.shared.lock().child.take();
         let status = child.map(|mut child| child.wait()).transpose().map_err(failed)?;
-        if self.shared.lock().is_ended {
-            return Ok(());
+        let state = self.shared.lock();
+        if state.is_ended || state.is_refused {
+            return Ok(PAUSE_AFTER_REFUSAL);
         }
+        drop(state);
         let status = status.map_or_else(String::new, |status| status.to_string());
         Err(format!("the DHCP client has ended ({status}), and is started again: {told}"))
     }
@@ -221,12 +276,15 @@ impl StandBy {
                 *is_bound = true;
                 match Lease::new(variables) {
                     Ok(lease) => self.report(Event::Bound(lease)),
-                    Err(unusable) => self.report(Event::Lost(Some(unusable.to_string()))),
+                    Err(unusable) => {
+                        self.report(Event::Unusable(unusable.to_string()));
+                        self.shared.refuse();
+                    }
                 }
             }
-            "deconfig" if *is_bound => self.report(Event::Lost(Some("the lease has ended".to_owned()))),
-            "leasefail" => self.report(Event::Lost(Some("no server answers".to_owned()))),
-            "nak" => self.report(Event::Lost(Some("the server takes the address back".to_owned()))),
+            "deconfig" if *is_bound => self.report(Event::Lost("the lease has ended".to_owned())),
+            "leasefail" => self.report(Event::Unanswered),
+            "nak" => self.report(Event::Lost("the server takes the address back".to_owned())),
             // The first one comes at the start: an earlier client's address may still be right.
             _ => {}
         }
@@ -234,14 +292,9 @@ impl StandBy {
 
     fn report(&self, event: Event) {
         // What is not wanted any more is not told.
-        if self.shared.lock().is_ended {
-            return;
+        if !self.shared.lock().is_ended {
+            self.reports.send(&Report::Client(self.client.interface.clone(), event));
         }
-        let report = Report { interface: self.client.interface.clone(), event };
-        let Ok(mut line) = serde_json::to_vec(&report) else { return };
-        line.push(b'\n');
-        // A daemon that has ended is noticed by the next order.
-        let _ = self.reports.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line);
     }
 }
 
@@ -260,10 +313,9 @@ fn last_line(errors: impl Read) -> String {
 }
 
 /// The command line of udhcpc.
-fn arguments(program: &str, client: &Client, callback: &str) -> Vec<String> {
+fn arguments(program: &str, client: &Client) -> Vec<String> {
     // In the foreground, with a pause of 10 s between attempts of 4 packets. It gives the address back when it is ended.
-    let fixed =
-        [program, "-f", "-R", "-t", "4", "-T", "3", "-A", "10", "-i", &client.interface, "-s", callback];
+    let fixed = [program, "-f", "-R", "-t", "4", "-T", "3", "-A", "10", "-i", &client.interface];
     let mut all: Vec<String> = fixed.map(str::to_owned).to_vec();
     let mut add = |words: [&str; 2]| all.extend(words.map(str::to_owned));
     if let Some(name) = &client.host_name {
@@ -291,7 +343,7 @@ mod tests {
             host_name: Some("router".to_owned()),
             vendor_class_id: Some("a box $(reboot)".to_owned()),
         };
-        let all = arguments("/sbin/udhcpc", &client, "/bin/true");
+        let all = arguments("/sbin/udhcpc", &client);
         let end = ["-x", "hostname:router", "-x", "0x3d:613b62", "-V", "a box $(reboot)"];
         assert!(all.ends_with(&end.map(str::to_owned)), "{all:?}");
         assert!(is_acceptable(&client));

@@ -4,12 +4,12 @@
 //! and links that were made with their description. So a daemon finds what an earlier one has left, and leaves what others have
 //! set. Nothing goes when the daemon ends: the site keeps its network.
 
+use super::leases::{Lease, Leases, TunnelNetworks};
 use super::netlink::{KernelRoute, LinkChange, Netlink, NetlinkError, NewLink, RouterLink};
 use config::settings::{Link, LinkKind, NextHop, StaticRoute};
 use ipnet::{IpNet, Ipv4Net};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
 
 /// The description of a link that we have made.
 const MADE: &str = "made by postern";
@@ -30,8 +30,10 @@ pub struct Compared {
     pub(super) restored: Vec<String>,
     /// What the kernel refuses of links, by their names.
     pub links: BTreeMap<String, NetlinkError>,
-    /// What it refuses of routes, by their prefixes.
-    pub routes: BTreeMap<IpNet, NetlinkError>,
+    /// What it refuses of routes, by their prefixes and metrics.
+    pub routes: BTreeMap<(IpNet, u32), NetlinkError>,
+    /// What it refuses of the default routes of leases, by the names of their links.
+    pub leases: BTreeMap<String, NetlinkError>,
 }
 
 /// Keeps what is wanted.
@@ -43,9 +45,8 @@ pub(super) struct Links {
     former: Option<Router>,
     /// What would undo our changes of links of the machine.
     undo: BTreeMap<String, LinkChange>,
-    /// What links have got by DHCP: address and router, or nothing. One that is not named has an address that an earlier daemon
-    /// has left, if it has one: it stays until more is known.
-    leases: BTreeMap<String, Option<(Ipv4Net, Option<Ipv4Addr>)>>,
+    /// What links have got by DHCP.
+    leases: Leases,
     /// Addresses of leases that have ended. Linux before 5.18 does not say whose an address is.
     ended: Vec<(String, IpNet)>,
     /// Whether nothing is wanted, and nothing of ours was found.
@@ -55,73 +56,37 @@ pub(super) struct Links {
 impl Links {
     /// From now on, this is wanted: the next comparison makes it so.
     pub(super) fn want(&mut self, router: Router) {
-        let is_by_dhcp = |name: &String| router.links.get(name).is_some_and(gets_address);
-        let gone: Vec<String> = self.leases.keys().filter(|name| !is_by_dhcp(name)).cloned().collect();
-        for name in gone {
-            self.lease(&name, None);
-            self.leases.remove(&name);
+        for name in self.leases.gone(&router) {
+            let had = self.leases.forget(&name);
+            self.ended.extend(had.map(|address| (name, address.into())));
         }
         self.former = self.wanted.replace(router);
         self.is_clean = false;
     }
 
     /// From now on, a link has this address and router by DHCP, or none: the next comparison makes it so.
-    pub(super) fn lease(&mut self, name: &str, lease: Option<(Ipv4Net, Option<Ipv4Addr>)>) {
-        let before = self.leases.insert(name.to_owned(), lease).flatten();
-        let ended = before.filter(|(address, _)| lease.is_none_or(|(now, _)| now != *address));
-        self.ended.extend(ended.map(|(address, _)| (name.to_owned(), address.into())));
+    pub(super) fn lease(&mut self, name: &str, lease: Option<Lease>) {
+        let ended = self.leases.set(name, lease);
+        self.ended.extend(ended.map(|address| (name.to_owned(), address.into())));
         self.is_clean = false;
     }
 
-    /// What is wanted with what was got by DHCP; links of which it is not known are named. A network that a tunnel is for would
-    /// lead its packets around the tunnel, whoever gives it.
-    fn with_leases(
-        &self,
-        wanted: &Router,
-        protected: &BTreeSet<IpNet>,
-        compared: &mut Compared,
-    ) -> (Router, BTreeSet<String>) {
-        let (mut all, mut unknown) = (wanted.clone(), BTreeSet::new());
-        for (name, link) in wanted.links.iter().filter(|(_, link)| gets_address(link)) {
-            let Some(lease) = self.leases.get(name) else {
-                unknown.insert(name.clone());
-                continue;
-            };
-            let Some((address, router)) = *lease else { continue };
-            let network = IpNet::from(address.trunc());
-            let mut around = protected.iter().filter(|it| it.prefix_len() > 0 && it.contains(&network));
-            if let Some(tunnel) = around.next() {
-                compared.note_link(name, Err(around_by_lease(address, *tunnel)));
-                continue;
-            }
-            if let Some(link) = all.links.get_mut(name) {
-                link.addresses.insert(address.into());
-            }
-            let distance = link.dhcp.as_ref().and_then(|it| it.distance);
-            if let (Some(router), Some(distance)) = (router, distance) {
-                let prefix = IpNet::from(Ipv4Net::default());
-                // The kernel has one route of a metric.
-                let is_free =
-                    |it: &u8| !all.routes.iter().any(|route| (route.prefix, route.distance) == (prefix, *it));
-                let distance = (distance..=u8::MAX).find(is_free).unwrap_or(distance);
-                let next_hop = NextHop::Gateway(router.into(), Some(name.clone()));
-                all.routes.insert(StaticRoute { prefix, distance, next_hop });
-            }
-        }
-        (all, unknown)
+    /// Whether a lease was refused, and is dropped.
+    pub(super) fn lacks_lease(&self, name: &str) -> bool {
+        self.leases.lacks(name)
     }
 
     /// Puts back what is missing, and takes away what is ours and not wanted. What is `protected` by tunnels gets no route.
     pub(super) fn restore(
         &mut self,
-        protected: impl FnOnce() -> BTreeSet<IpNet>,
+        protected: impl FnOnce() -> TunnelNetworks,
         netlink: &mut Netlink,
     ) -> Result<Compared, NetlinkError> {
         let mut compared = Compared::default();
         let Some(wanted) = self.wanted.as_ref().filter(|_| !self.is_clean) else { return Ok(compared) };
         let protected = protected_of(wanted, protected);
-        let (merged, unknown) = self.with_leases(wanted, &protected, &mut compared);
-        let wanted = &merged;
+        let merged = self.leases.merge(wanted, &protected, &mut compared);
+        let (wanted, unknown) = (&merged.router, &merged.unknown);
         let mut links = netlink.router_links()?;
         for found in links.iter().filter(|it| is_made(it) && !wanted.links.contains_key(&it.name)) {
             compared.note_link(&found.name, netlink.delete_link(found.link.index));
@@ -134,7 +99,9 @@ impl Links {
             let outcome = set_link(name, link, &mut links, undo, netlink, &mut compared.restored);
             compared.note_link(name, outcome);
         }
-        restore_addresses(wanted, &unknown, &links, netlink, &mut compared)?;
+        for (name, address) in restore_addresses(wanted, unknown, &links, netlink, &mut compared)? {
+            self.leases.keep(&name, address);
+        }
         for (name, address) in std::mem::take(&mut self.ended) {
             let found = links.iter().find(|it| it.name == name).filter(|_| !keeps_owners());
             if let Some(found) = found.filter(|_| !has_address(wanted, &name, &address)) {
@@ -144,6 +111,7 @@ impl Links {
         let unknown: BTreeSet<u32> =
             links.iter().filter(|it| unknown.contains(&it.name)).map(|it| it.link.index).collect();
         restore_routes(&wanted.routes, &unknown, &protected, netlink, &mut compared)?;
+        compared.part_leases(&merged.routes);
         self.is_clean =
             *wanted == Router::default() && compared.links.is_empty() && compared.routes.is_empty();
         self.undo(&links, netlink, &mut compared);
@@ -177,13 +145,20 @@ impl Links {
 }
 
 impl Compared {
-    fn note_link(&mut self, name: &str, outcome: Result<(), NetlinkError>) {
+    pub(super) fn note_link(&mut self, name: &str, outcome: Result<(), NetlinkError>) {
         self.links.extend(outcome.err().map(|error| (name.to_owned(), error)));
+    }
+
+    /// Tells what is refused of leases from what is refused of static routes.
+    fn part_leases(&mut self, of_leases: &BTreeMap<(IpNet, u32), String>) {
+        for (place, name) in of_leases {
+            self.leases.extend(self.routes.remove(place).map(|error| (name.clone(), error)));
+        }
     }
 }
 
 /// Whether a link gets an address by DHCP.
-fn gets_address(link: &Link) -> bool {
+pub(super) fn gets_address(link: &Link) -> bool {
     link.dhcp.is_some() && !link.is_disabled
 }
 
@@ -192,32 +167,32 @@ fn has_address(wanted: &Router, name: &str, address: &IpNet) -> bool {
 }
 
 /// What tunnels protect, where it matters: of thousands of peers it is large.
-fn protected_of(wanted: &Router, protected: impl FnOnce() -> BTreeSet<IpNet>) -> BTreeSet<IpNet> {
+fn protected_of(wanted: &Router, protected: impl FnOnce() -> TunnelNetworks) -> TunnelNetworks {
     let matters = !wanted.routes.is_empty() || wanted.links.values().any(gets_address);
-    if matters { protected() } else { BTreeSet::new() }
+    if matters { protected() } else { TunnelNetworks::default() }
 }
 
-fn around_by_lease(address: Ipv4Net, tunnel: IpNet) -> NetlinkError {
-    NetlinkError {
-        what: format!("{address} by DHCP: a tunnel protects {tunnel}, and packets would go around the tunnel"),
-        error: Errno::EXIST,
-        fix: "\n  fix: ask who runs the DHCP server for another network, or give the site of the tunnel another one".to_owned(),
-    }
-}
-
+/// Sets addresses; those that an earlier daemon has left, and stay until more is known.
 fn restore_addresses(
     wanted: &Router,
     unknown: &BTreeSet<String>,
     links: &[RouterLink],
     netlink: &mut Netlink,
     compared: &mut Compared,
-) -> Result<(), NetlinkError> {
+) -> Result<Vec<(String, Ipv4Net)>, NetlinkError> {
+    let mut left = Vec::new();
     let present = netlink.router_addresses()?;
     let names: BTreeMap<u32, &str> = links.iter().map(|it| (it.link.index, it.name.as_str())).collect();
     for &(index, address, is_ours) in &present {
         let Some(name) = names.get(&index) else { continue };
         let link = wanted.links.get(*name);
         let is_left = unknown.contains(*name) && address.addr().is_ipv4();
+        if let IpNet::V4(address) = address
+            && is_ours
+            && is_left
+        {
+            left.push(((*name).to_owned(), address));
+        }
         if is_ours && !is_left && !link.is_some_and(|link| link.addresses.contains(&address)) {
             compared.note_link(name, netlink.remove_address(index, address));
         }
@@ -236,7 +211,7 @@ fn restore_addresses(
             compared.note_link(name, added);
         }
     }
-    Ok(())
+    Ok(left)
 }
 
 /// Whether this kernel keeps who has set an address (`IFA_PROTO`).
@@ -344,7 +319,7 @@ type Place = (IpNet, u32);
 fn restore_routes(
     wanted: &BTreeSet<StaticRoute>,
     unknown: &BTreeSet<u32>,
-    protected: &BTreeSet<IpNet>,
+    protected: &TunnelNetworks,
     netlink: &mut Netlink,
     compared: &mut Compared,
 ) -> Result<(), NetlinkError> {
@@ -357,7 +332,7 @@ fn restore_routes(
         let of_kernel = if leads_around { Err(around_a_tunnel(route)) } else { in_kernel(route, netlink) };
         match of_kernel {
             Ok(of_kernel) => _ = routes.insert((route.prefix, of_kernel.metric), of_kernel),
-            Err(error) => _ = compared.routes.insert(route.prefix, error),
+            Err(error) => _ = compared.routes.insert((route.prefix, route.distance.into()), error),
         }
     }
     for found in netlink.static_routes()? {
@@ -373,12 +348,12 @@ fn restore_routes(
             }
             _ => netlink.remove_static_route(found),
         };
-        compared.routes.extend(outcome.err().map(|error| (found.prefix, error)));
+        compared.routes.extend(outcome.err().map(|error| (place, error)));
     }
     for route in routes.into_values() {
         match netlink.add_static_route(route) {
             Ok(()) => compared.restored.push(format!("the route {}", route.prefix)),
-            Err(error) => _ = compared.routes.insert(route.prefix, error),
+            Err(error) => _ = compared.routes.insert((route.prefix, route.metric), error),
         }
     }
     Ok(())

@@ -19,6 +19,7 @@
 mod arriving;
 mod guard;
 mod kept;
+mod leases;
 mod left;
 mod links;
 mod matching;
@@ -40,6 +41,8 @@ use crate::rights::Rights;
 use arriving::{Arriving, Tunnels};
 use config::settings::{Firewall, Nat};
 use guard::Guard;
+pub use leases::LeaseError;
+use leases::TunnelNetworks;
 use links::Links;
 pub use links::{Compared, Router};
 use netlink::{LinkChange, Netlink, NetlinkError};
@@ -180,17 +183,18 @@ impl HostHandle {
         state.restore()?.of(name)
     }
 
-    /// Gives a link what it has got by DHCP, or takes it away. The error is what the kernel refused for it.
-    pub fn lease(&self, name: &str, lease: Option<&Lease>) -> Result<(), NetlinkError> {
+    /// Gives a link what it has got by DHCP, or takes it away. The error is about this link alone.
+    pub fn lease(&self, name: &str, lease: Option<&Lease>) -> Result<(), LeaseError> {
         let mut state = self.lock();
         state.links.lease(name, lease.map(|lease| (lease.address, lease.router)));
-        let mut outcome = state.restore()?;
-        let Compared { mut links, routes, .. } = std::mem::take(&mut outcome.router);
+        let mut outcome = state.restore().map_err(LeaseError::Address)?;
+        let Compared { mut links, mut leases, .. } = std::mem::take(&mut outcome.router);
         outcome.log();
-        let refused = links
-            .remove(name)
-            .or_else(|| routes.into_iter().find(|(it, _)| it.prefix_len() == 0).map(|it| it.1));
-        refused.map_or(Ok(()), Err)
+        if let Some(refused) = links.remove(name) {
+            let is_dropped = lease.is_some() && state.links.lacks_lease(name);
+            return Err(if is_dropped { LeaseError::Refused } else { LeaseError::Address }(refused));
+        }
+        leases.remove(name).map_or(Ok(()), |refused| Err(LeaseError::Route(refused)))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -454,8 +458,8 @@ impl State {
             if self.own.is_some() { Ok(false) } else { self.guard.set(&restore::protected(&wanted)) };
         plan.open(&mut kernel.netlink, &mut outcome);
         drop(plan);
-        let protected = || wanted.values().flat_map(Wants::prefixes).collect();
-        let router = self.links.restore(protected, &mut kernel.netlink);
+        let tunnels = || TunnelNetworks::of(&wanted);
+        let router = self.links.restore(tunnels, &mut kernel.netlink);
         drop(wanted);
         match guarded {
             Ok(changed) => {

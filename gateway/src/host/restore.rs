@@ -36,11 +36,12 @@ impl Outcome {
         let is_told = |error: &NetlinkError| {
             !matches!(error.error, Errno::NODEV | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN)
         };
-        let Compared { restored, links, routes } = std::mem::take(&mut self.router);
+        let Compared { restored, links, routes, leases } = std::mem::take(&mut self.router);
         self.restored.extend(restored);
         self.errors.extend(links.into_iter().filter(|(_, error)| is_told(error)));
         let routes = routes.into_iter().filter(|(_, error)| is_told(error));
-        self.errors.extend(routes.map(|(prefix, error)| (format!("route {prefix}"), error)));
+        self.errors.extend(routes.map(|((prefix, _), error)| (format!("route {prefix}"), error)));
+        self.errors.extend(leases.into_iter().filter(|(_, error)| is_told(error)));
     }
 
     pub(super) fn log(&self) {

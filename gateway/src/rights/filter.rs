@@ -65,6 +65,32 @@ pub fn filter_server() -> Result<(), FilterError> {
     install(rules, SeccompAction::Errno(libc::ENOSYS as u32), SeccompAction::Allow)
 }
 
+/// Filters a process that becomes a DHCP client, a program of the system. Its calls have no list: what an attacker would call
+/// fails, and so do sockets other than those of packets and IPv4. It could otherwise ask the daemon by its Unix socket.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub fn filter_dhcp_client() -> Result<(), FilterError> {
+    use libc::{
+        AF_INET, AF_PACKET, SYS_io_uring_setup, SYS_kill, SYS_pidfd_getfd, SYS_pidfd_send_signal, SYS_socket,
+    };
+    use seccompiler::SeccompCmpOp;
+    let never = calls::NEVER.iter().filter(|call| !calls::OF_PROGRAMS.contains(call));
+    let more = [SYS_io_uring_setup, SYS_kill, SYS_pidfd_getfd, SYS_pidfd_send_signal];
+    let mut rules: Rules = never.copied().chain(more).map(|call| (call, Vec::new())).collect();
+    rules.insert(SYS_socket, vec![argument(0, SeccompCmpOp::Ne, &[AF_INET as u32, AF_PACKET as u32])?]);
+    // asm/unistd.h: the same calls with pointers of 32 bits have this bit.
+    #[cfg(target_arch = "x86_64")]
+    let with_bit: Rules = rules.keys().map(|call| (call | 0x4000_0000, Vec::new())).collect();
+    #[cfg(target_arch = "x86_64")]
+    rules.extend(with_bit);
+    install(rules, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32))
+}
+
+/// There is no filter for this processor.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub fn filter_dhcp_client() -> Result<(), FilterError> {
+    Err(FilterError::Architecture)
+}
+
 /// There is no filter for this processor.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub fn filter_server() -> Result<(), FilterError> {
@@ -202,6 +228,12 @@ mod calls {
     pub const NOT_OF_SERVER: &[c_long] = &[
         SYS_kill, SYS_setpriority, SYS_sched_setaffinity, SYS_setns, SYS_seccomp, SYS_listen, SYS_mlockall,
         SYS_adjtimex, SYS_clock_adjtime,
+    ];
+
+    /// What a program of the system may do of that: start another one, and give up users that it has not.
+    pub const OF_PROGRAMS: &[c_long] = &[
+        SYS_execve, SYS_execveat, SYS_setuid, SYS_setgid, SYS_setreuid, SYS_setregid, SYS_setresuid, SYS_setresgid,
+        SYS_setgroups, SYS_setfsuid, SYS_setfsgid,
     ];
 
     /// What no gateway does, and an attacker would: other programs, other processes, the kernel's modules and mounts, other

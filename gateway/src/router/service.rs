@@ -34,8 +34,10 @@ fn routes_path() -> Path {
 
 impl RouterService {
     /// Has the host make it so; what is refused, by its path. Clients of DHCP run for the links that have none yet.
-    fn apply(&mut self, router: Router, context: &Context) -> Refused {
+    async fn apply(&mut self, router: Router, context: &Context) -> Refused {
         let clients = clients(&router);
+        // They give their addresses back before the host takes those away.
+        context.dhcp.end_others(&clients, &context.host.handle()).await;
         let refused = self.set(router, context);
         context.dhcp.order(clients, &context.host.handle());
         refused
@@ -46,7 +48,7 @@ impl RouterService {
         let all = router.links.iter().chain(&former.links);
         let paths: BTreeMap<String, Path> =
             all.map(|(name, link)| (name.clone(), link.path.clone())).collect();
-        let Compared { links, routes, .. } = match context.host.route(router) {
+        let Compared { links, routes, leases, .. } = match context.host.route(router) {
             Ok(compared) => compared,
             Err(error) => return of_all(paths.into_values().chain([routes_path()]), &error),
         };
@@ -55,6 +57,9 @@ impl RouterService {
             let path = paths.get(&name).cloned().unwrap_or_else(routes_path);
             let is_temporary = is_temporary(error.error);
             refused.insert(path, Refusal::new(error, is_temporary));
+        }
+        for (name, error) in leases {
+            tracing::warn!("interface {name}: {error}");
         }
         for (_, error) in routes {
             let is_temporary = is_temporary(error.error);
@@ -122,35 +127,38 @@ impl Service for RouterService {
     }
 
     fn plan<'a>(&'a mut self, settings: &'a mut Settings, context: &'a Context) -> Work<'a, Planned> {
-        let links = std::mem::take(&mut settings.links);
-        let wanted = Router { links, routes: std::mem::take(&mut settings.routes) };
-        let mut planned = Planned::default();
-        // What an earlier daemon has left, and is not wanted, goes without a step of its own.
-        if self.in_force.is_none() && wanted == Router::default() {
-            for (path, refusal) in self.apply(wanted, context) {
-                tracing::warn!("{path}: what an earlier daemon has left stays: {refusal}");
+        Box::pin(async move {
+            let links = std::mem::take(&mut settings.links);
+            let wanted = Router { links, routes: std::mem::take(&mut settings.routes) };
+            let mut planned = Planned::default();
+            // What an earlier daemon has left, and is not wanted, goes without a step of its own.
+            if self.in_force.is_none() && wanted == Router::default() {
+                for (path, refusal) in self.apply(wanted, context).await {
+                    tracing::warn!("{path}: what an earlier daemon has left stays: {refusal}");
+                }
+                return planned;
             }
-            return Box::pin(ready(planned));
-        }
-        self.before = self.in_force.clone().unwrap_or_default();
-        let steps = changed(&self.before, &wanted).into_iter();
-        planned.steps =
-            steps.map(|(path, phase)| Step { path, phase, frees: Vec::new(), needs: Vec::new() }).collect();
-        self.planned = Some(wanted).filter(|_| !planned.steps.is_empty());
-        Box::pin(ready(planned))
+            self.before = self.in_force.clone().unwrap_or_default();
+            let steps = changed(&self.before, &wanted).into_iter();
+            let step = |(path, phase)| Step { path, phase, frees: Vec::new(), needs: Vec::new() };
+            planned.steps = steps.map(step).collect();
+            self.planned = Some(wanted).filter(|_| !planned.steps.is_empty());
+            planned
+        })
     }
 
     fn carry_out<'a>(&'a mut self, step: &'a Step, context: &'a Context) -> Work<'a, Result<(), Refusal>> {
-        if let Some(wanted) = self.planned.take() {
-            self.refused = self.apply(wanted, context);
-        }
-        let refused = self.refused.remove(&step.path);
-        Box::pin(ready(match refused {
-            // It is tried again, and is not undone.
-            Some(refusal) if refusal.is_temporary() => Err(Refusal::unfinished(refusal)),
-            Some(refusal) => Err(refusal),
-            None => Ok(()),
-        }))
+        Box::pin(async move {
+            if let Some(wanted) = self.planned.take() {
+                self.refused = self.apply(wanted, context).await;
+            }
+            match self.refused.remove(&step.path) {
+                // It is tried again, and is not undone.
+                Some(refusal) if refusal.is_temporary() => Err(Refusal::unfinished(refusal)),
+                Some(refusal) => Err(refusal),
+                None => Ok(()),
+            }
+        })
     }
 
     fn undo<'a>(
@@ -171,13 +179,12 @@ impl Service for RouterService {
                 wanted.routes.clone_from(&self.before.routes);
             }
         }
-        let mut undone = Ok(());
-        if self.in_force.as_ref() != Some(&wanted)
-            && let Some(refusal) = self.apply(wanted, context).remove(&step.path)
-        {
-            undone = Err(refusal);
-        }
-        Box::pin(ready(undone))
+        Box::pin(async move {
+            if self.in_force.as_ref() == Some(&wanted) {
+                return Ok(());
+            }
+            self.apply(wanted, context).await.remove(&step.path).map_or(Ok(()), Err)
+        })
     }
 
     fn finish(&mut self) -> Work<'_, ()> {
@@ -198,16 +205,14 @@ impl Service for RouterService {
 
     fn maintain<'a>(&'a mut self, context: &'a Context) -> Work<'a, ()> {
         context.dhcp.expire(&context.host.handle());
-        if !self.waiting.is_empty()
-            && let Some(router) = self.in_force.clone()
-        {
+        Box::pin(async move {
+            let Some(router) = self.in_force.clone().filter(|_| !self.waiting.is_empty()) else { return };
             let before = std::mem::take(&mut self.waiting);
-            let refused = self.apply(router, context);
+            let refused = self.apply(router, context).await;
             for path in before.iter().filter(|path| !refused.contains_key(path)) {
                 tracing::info!("{path} is in force");
             }
-        }
-        Box::pin(ready(()))
+        })
     }
 
     fn pending(&self) -> BTreeSet<Path> {

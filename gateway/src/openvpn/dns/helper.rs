@@ -126,7 +126,7 @@ impl Helper {
         // What fails halfway is taken back too.
         self.set.insert(request.interface.clone(), (way.clone(), request.clone()));
         match &way {
-            Way::Resolved(program) => resolved(program, &request)?,
+            Way::Resolved(program) => resolved(program, &request, is_tunnel)?,
             Way::Resolvconf(program) => {
                 let name = format!("{}.postern", request.interface);
                 run(program, &["-a", &name], Some(&text(&request)))?;
@@ -201,20 +201,25 @@ pub fn is_tunnel(interface: &str) -> bool {
     kind.as_deref() == Some("tun")
 }
 
-/// Tells systemd-resolved, resolvectl(1).
-fn resolved(program: &Path, request: &Request) -> Result<(), String> {
+/// Tells systemd-resolved, resolvectl(1). Each domain of an interface also leads the names in it to the servers of that interface. So
+/// one that is no tunnel gets none: its servers answer what no tunnel is for.
+fn resolved(program: &Path, request: &Request, is_tunnel: bool) -> Result<(), String> {
     let interface = request.interface.as_str();
     let servers: Vec<String> = request.servers.iter().map(|server| request.server(*server)).collect();
-    let mut domains = request.search.clone();
-    domains.extend(request.domains.iter().map(|domain| format!("~{domain}")));
-    if request.domains.is_empty() && !servers.is_empty() {
-        // All names: otherwise other links would be asked too.
-        domains.push("~.".to_owned());
-    }
     if !servers.is_empty() {
         run(program, &of("dns", interface, &servers), None)?;
     }
-    run(program, &of("domain", interface, &domains), None)?;
+    if is_tunnel {
+        let mut domains = request.search.clone();
+        domains.extend(request.domains.iter().map(|domain| format!("~{domain}")));
+        if request.domains.is_empty() && !servers.is_empty() {
+            // All names: otherwise other links would be asked too.
+            domains.push("~.".to_owned());
+        }
+        run(program, &of("domain", interface, &domains), None)?;
+    } else {
+        run(program, &["default-route", interface, "yes"], None)?;
+    }
     if request.over_tls {
         run(program, &["dnsovertls", interface, "yes"], None)?;
     }

@@ -130,6 +130,25 @@ fn resolved_and_resolvconf_are_told_if_they_are_there() {
 }
 
 #[test]
+fn the_servers_of_a_lease_get_no_names_that_a_tunnel_is_for() {
+    let files = Files::default();
+    files.write("sys/class/net/eth0", "", 0o600);
+    program(&files, "resolvectl");
+    files.write("run/systemd/resolve/io.systemd.Resolve", "", 0o644);
+    // The domain of the lease is a text of the DHCP server: it may be that of the network behind the tunnel.
+    serve(&files, &[request("tun0", "10.8.0.1"), request("eth0", "203.0.113.1")]);
+    let told = files.read("log").unwrap_or_default();
+    let of = |interface: &str| {
+        let words: Vec<&str> = told.lines().filter(|line| line.contains(interface)).collect();
+        words.join("\n")
+    };
+    let expected =
+        "resolvectl dns eth0 203.0.113.1\nresolvectl default-route eth0 yes\nresolvectl revert eth0";
+    assert_eq!(of("eth0"), expected);
+    assert!(of("tun0").contains("resolvectl domain tun0 corp.example ~.\n"), "{told}");
+}
+
+#[test]
 fn what_is_no_name_reaches_no_file_and_no_command_line() {
     let search = ["a.example", "$(reboot)", "a;b", "a b", "a\nnameserver 203.0.113.1", "-x", "", "~."];
     let dns = Dns {
