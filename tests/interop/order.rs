@@ -52,7 +52,7 @@ fn send(lab: &Lab, name: &str, sites: [&str; 2], address: &str) {
 #[ignore = "20 GB in each direction"]
 fn wireguard_go_finds_no_packet_out_of_order() {
     let Some(peer) = wireguard_go() else { return };
-    let ours = Daemon::PosternWithThreads(postern().to_owned(), 4);
+    let ours = Daemon::PosternWithThreads(postern(), 4);
     let Some(mut lab) = sites() else { return };
     let tunnel = Tunnel::start_between(&mut lab, [&ours, &peer], &PLAN, &[]).expect("a tunnel");
     for site in ["a", "b"] {

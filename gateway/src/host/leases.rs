@@ -224,8 +224,8 @@ mod tests {
         text.parse().expect("literal")
     }
 
-    fn lease(text: &str) -> Option<Lease> {
-        Some((text.parse().expect("literal"), None))
+    fn lease(text: &str) -> Lease {
+        (text.parse().expect("literal"), None)
     }
 
     /// Tunnels to prefixes, with what is excepted.
@@ -236,7 +236,7 @@ mod tests {
             ..Networks::default()
         };
         let addresses = [net("10.9.0.1/24")].into();
-        let wants = Wants { networks, addresses, ..Wants::default() };
+        let wants = Wants { addresses, networks, ..Wants::default() };
         TunnelNetworks::of(&[("ipsec0".to_owned(), wants)].into())
     }
 
@@ -244,7 +244,7 @@ mod tests {
     fn taken(text: &str, tunnels: &TunnelNetworks) -> Result<(), String> {
         let wanted = router(&["wan0 address dhcp", "lan0 address 10.2.0.1/24", "lan1 address 10.3.0.1/32"]);
         let (mut leases, mut compared) = (Leases::default(), Compared::default());
-        leases.set("wan0", lease(text));
+        leases.set("wan0", Some(lease(text)));
         let merged = leases.merge(&wanted, tunnels, &mut compared);
         let has_it = merged.router.links["wan0"].addresses.contains(&net(text));
         let said = compared.links.remove("wan0").map(|error| error.to_string());
@@ -288,18 +288,18 @@ mod tests {
             merged.router.links["wan0"].addresses.contains(&net(text))
         };
         let tunnel = tunnels(&["10.0.0.0/8"], &[]);
-        leases.set("wan0", lease("10.0.0.5/24"));
+        leases.set("wan0", Some(lease("10.0.0.5/24")));
         assert!(has(&mut leases, &TunnelNetworks::default(), "10.0.0.5/24"));
         assert!(has(&mut leases, &tunnel, "10.0.0.5/24"), "without it the tunnel could not come up");
-        leases.set("wan0", lease("10.0.0.5/24"));
+        leases.set("wan0", Some(lease("10.0.0.5/24")));
         assert!(has(&mut leases, &tunnel, "10.0.0.5/24"), "it is renewed");
-        leases.set("wan0", lease("10.0.7.5/24"));
+        leases.set("wan0", Some(lease("10.0.7.5/24")));
         assert!(!has(&mut leases, &tunnel, "10.0.7.5/24"), "it is another one");
-        leases.set("wan0", lease("10.0.0.5/24"));
+        leases.set("wan0", Some(lease("10.0.0.5/24")));
         assert!(!has(&mut leases, &tunnel, "10.0.0.5/24"), "it was given up");
         // An earlier daemon has accepted it.
         leases.keep("wan0", "10.0.0.5/24".parse().expect("literal"));
-        leases.set("wan0", lease("10.0.0.5/24"));
+        leases.set("wan0", Some(lease("10.0.0.5/24")));
         assert!(has(&mut leases, &tunnel, "10.0.0.5/24"));
     }
 }

@@ -29,7 +29,6 @@ impl Plan {
             is_promiscuous: port.is_promiscuous,
             own: port.addresses.clone(),
             defers_napi: port.defers_napi,
-            shares_memory: false,
             files: Files::default(),
             queues: Queues::spread(threads, threads),
             neighbour: port.neighbour,

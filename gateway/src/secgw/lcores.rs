@@ -14,6 +14,8 @@ pub struct Queues {
     pub first: u32,
     /// Whether the device has words that choose among the queues of the interface.
     pub is_chosen: bool,
+    /// Whether those of AF_XDP share one memory.
+    pub shares_memory: bool,
     /// For each queue, the place of the lcore that receives from it among all lcores. None for a port that only sends.
     pub receivers: Vec<usize>,
 }
@@ -35,7 +37,12 @@ impl Queues {
             );
             return Err((text, format!("write {key}={}", receivers.len())));
         }
-        Ok(Self { first: first.unwrap_or(0), is_chosen: first.is_some() || count.is_some(), receivers })
+        Ok(Self {
+            first: first.unwrap_or(0),
+            is_chosen: first.is_some() || count.is_some(),
+            shares_memory: has(device, "shared_umem"),
+            receivers,
+        })
     }
 
     /// So many queues in turn for so many threads.
@@ -112,6 +119,11 @@ impl<'a> Words<'a> {
         }
         Ok(words)
     }
+}
+
+/// Whether a word of a device that is 0 or 1 is 1.
+pub(super) fn has(device: &Device, word: &str) -> bool {
+    device.arguments.iter().any(|(key, value)| key == word && value == "1")
 }
 
 /// Whether a word of a device is about queues.

@@ -88,8 +88,6 @@ pub struct PortPlan {
     pub own: Vec<IpAddr>,
     /// Whether the kernel takes received frames some at a time.
     pub defers_napi: bool,
-    /// Whether its queues of AF_XDP share one memory.
-    pub shares_memory: bool,
     /// The files of a port of `net_pcap`.
     pub files: Files,
     /// Its queues, with the lcores that receive from them.
@@ -291,8 +289,7 @@ fn ports(
                     // What was captured went to any station.
                     is_promiscuous: application.promiscuous || device.driver == Driver::Pcap,
                     own: own(number, application),
-                    defers_napi: has(&device, "defer_napi"),
-                    shares_memory: has(&device, "shared_umem"),
+                    defers_napi: lcores::has(device, "defer_napi"),
                     files,
                     queues,
                     neighbour,
@@ -302,11 +299,6 @@ fn ports(
         }
     }
     ports
-}
-
-/// Whether a word that is 0 or 1 is 1.
-fn has(device: &Device, word: &str) -> bool {
-    device.arguments.iter().any(|(key, value)| key == word && value == "1")
 }
 
 /// The addresses of `--address` for a port.

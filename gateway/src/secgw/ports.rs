@@ -248,7 +248,7 @@ fn open_xdp(plan: &PortPlan, workers: usize) -> Result<Halves, PortError> {
     let frame = plan.frame().max(usual.frame);
     // Without addresses of its own, the kernel answers ARP and neighbour discovery.
     let take = if plan.own.is_empty() { Take::Ip } else { Take::All };
-    let shares_memory = plan.shares_memory;
+    let shares_memory = plan.queues.shares_memory;
     let options = XdpOptions { take, first_queue: first, most_queues, frame, shares_memory, ..usual };
     let link = |error| PortError::Link(number, error);
     let opened = xdp::open(name, options).map_err(link)?;

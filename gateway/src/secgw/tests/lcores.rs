@@ -75,7 +75,7 @@ fn each_queue_has_the_lcore_that_the_words_give_it() {
     let only_sends = LCORES.replace("(0,0,7),(0,1,3),", "");
     assert_eq!(queues(&only_sends), (vec![3, 7], vec![vec![], vec![0, 1]], 0));
     let shared = plan(&file(), &xdp.replace("start_queue=4", "shared_umem=1")).expect("it is served");
-    assert_eq!([0, 1].map(|port: usize| shared.ports[port].shares_memory), [true, false]);
+    assert_eq!([0, 1].map(|port: usize| shared.ports[port].queues.shares_memory), [true, false]);
     for wrong in [xdp.replace("start_queue=4", "shared_umem=2"), packet.replace("qpairs=2", "shared_umem=1")]
     {
         let refused = plan(&file(), &wrong).map(drop).expect_err("it is not served");
