@@ -114,14 +114,14 @@ pub(super) static NODES: &[Node] = &[
     value(
         "interfaces secgw <interface> port <port> device",
         Type::Text(250),
-        "Device of a dpdk port: net_memif0,role=server, or the PCI address of a network card",
+        "Device of a dpdk port: a PCI address, or net_memif0,role=server",
     ),
     value("interfaces secgw <interface> port <port> driver", Type::Word(DRIVERS), "How frames are carried")
         .or("af-xdp"),
     value(
         "interfaces secgw <interface> port <port> interface",
         Type::Text(15),
-        "Interface of this machine; of a tap port, the one that is made; a dpdk port has a device instead",
+        "Interface of this machine; of a tap port, the one that is made",
     ),
     value(
         "interfaces secgw <interface> port <port> neighbour",
