@@ -2,8 +2,8 @@
 
 use crate::{Failure, Outcome, child, log};
 use clap::Args;
-use gateway::openvpn::dns::NameServers;
-use gateway::openvpn::dns::helper::{Helper, is_tunnel};
+use gateway::dns::NameServers;
+use gateway::dns::helper::{Helper, is_tunnel};
 use gateway::openvpn::settings::{Role, Settings};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;

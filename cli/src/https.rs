@@ -15,7 +15,7 @@ use crate::{Failure, Outcome, child, elsewhere, generate, log, operational, priv
 use ::https::{Local, Place, serve};
 use clap::Args;
 use gateway::api::model::InForce;
-use gateway::https::Connection;
+use gateway::helper::Connection;
 use std::fs::DirBuilder;
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;

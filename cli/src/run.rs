@@ -13,13 +13,11 @@ use gateway::daemon;
 use gateway::daemon::file::{ConfigFile, Read};
 use gateway::daemon::order::{Order, Orders};
 use gateway::daemon::serve::{Event, Start, serve};
-use gateway::dhcp::Connection as DhcpConnection;
 use gateway::health::Connection as AlertConnection;
+use gateway::helper::Connection;
 use gateway::host::occupied;
-use gateway::https::Connection as HttpsConnection;
-use gateway::machine::Connection;
+use gateway::machine::Connection as MachineConnection;
 use gateway::secgw::{Opener, dpdk};
-use gateway::snmp::Connection as SnmpConnection;
 use sd_notify::NotifyState;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -112,7 +110,7 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
     service_user::report(user.as_ref());
     // While this process may still start one that keeps its rights.
     let machine = if arguments.no_machine {
-        Connection::Off
+        MachineConnection::Off
     } else {
         machine::helper(&arguments.allowed, &arguments.config, user.as_ref())?
     };
@@ -121,18 +119,18 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
             https::Daemon { api: &arguments.api, state, config: &arguments.config },
             user.as_ref(),
         )?,
-        None => HttpsConnection::Off,
+        None => Connection::Off,
     };
     let alerts = match state.as_deref().filter(|_| !arguments.no_alerts) {
         Some(state) => alerter::start(state, &arguments.allowed, user.as_ref())?,
         None => AlertConnection::Off,
     };
     let snmp = if arguments.no_machine {
-        SnmpConnection::Off
+        Connection::Off
     } else {
         agentx::start(&arguments.api, &arguments.allowed.master(), user.as_ref())?
     };
-    let dhcp = if arguments.no_machine { DhcpConnection::Off } else { dhcp::start(user.as_ref())? };
+    let dhcp = if arguments.no_machine { Connection::Off } else { dhcp::start(user.as_ref())? };
     let sets_names = !arguments.no_machine && rustix::process::geteuid().is_root();
     let name_servers = sets_names.then(|| dns::of_daemon(arguments.allowed.root())).transpose()?;
     // It ends with this process, whose end of the pipe it waits for.
@@ -194,15 +192,8 @@ fn counted(settings: &Settings) -> String {
 }
 
 /// The processes and the thread that have rights or duties of their own.
-type Helpers = (
-    Connection,
-    HttpsConnection,
-    AlertConnection,
-    SnmpConnection,
-    DhcpConnection,
-    Option<UnixStream>,
-    Opener,
-);
+type Helpers =
+    (MachineConnection, Connection, AlertConnection, Connection, Connection, Option<UnixStream>, Opener);
 
 async fn start(
     arguments: Arguments,

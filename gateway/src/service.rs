@@ -9,13 +9,13 @@
 
 use crate::daemon::needs::Needs;
 use crate::dhcp::Clients;
+use crate::dns::NameServers;
 use crate::facts::Tunnels;
 use crate::health::Kept;
 use crate::host::Host;
 use crate::host::wants::Wants;
 use crate::https::Process;
 use crate::machine::Client;
-use crate::openvpn::dns::NameServers;
 use crate::path::model::Paths;
 use crate::secgw::Opener;
 use crate::snmp::SubAgent;

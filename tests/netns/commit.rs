@@ -181,8 +181,8 @@ impl Sites {
                 machine(),
                 Process::default(),
                 gateway::health::Connection::Off,
-                gateway::snmp::Connection::Off,
-                gateway::dhcp::Connection::Off,
+                gateway::helper::Connection::Off,
+                gateway::helper::Connection::Off,
                 None,
                 None,
             );

@@ -20,11 +20,12 @@ pub mod transactions;
 
 use crate::api::Shown;
 use crate::api::model;
-use crate::dhcp;
 use crate::dhcp::Clients;
+use crate::dns::NameServers;
 use crate::firewall::FirewallService;
-use crate::health::Connection;
+use crate::health;
 use crate::health::service::HealthService;
+use crate::helper::Connection;
 use crate::host::Host;
 use crate::host::wants::Wants;
 use crate::https::{EnrollmentService, HttpsService, MetricsService, PageService, Process};
@@ -32,14 +33,12 @@ use crate::ipsec::service::IpsecService;
 use crate::log::service::LogService;
 use crate::machine::{Client, MachineService};
 use crate::nat::NatService;
-use crate::openvpn::dns::NameServers;
 use crate::openvpn::service::OpenVpnService;
 use crate::path::service::PathService;
 use crate::router::RouterService;
 use crate::secgw::Opener;
 use crate::secgw::service::SecgwService;
 use crate::service::{Context, Policy, Refusal, Refused, Requirements, Service, View};
-use crate::snmp;
 use crate::tunnel_interface::Removed;
 use crate::wireguard::service::WireGuardService;
 use config::{Path, Settings};
@@ -155,9 +154,9 @@ impl Daemon {
         host: Host,
         machine: Client,
         https: Process,
-        alerts: Connection,
-        snmp: snmp::Connection,
-        dhcp: dhcp::Connection,
+        alerts: health::Connection,
+        snmp: Connection,
+        dhcp: Connection,
         name_servers: Option<NameServers>,
         opener: Option<Opener>,
     ) -> Self {

@@ -19,16 +19,15 @@ use super::{Daemon, fault};
 use crate::api;
 use crate::api::model::{ReloadOutcome, Reloaded, Via};
 use crate::clock::since_boot;
-use crate::dhcp;
+use crate::dns::NameServers;
 use crate::health;
+use crate::helper::Connection;
 use crate::host::Host;
 use crate::host::netlink::NetlinkError;
-use crate::https::{self, Process};
-use crate::machine::{Client, Connection};
-use crate::openvpn::dns::NameServers;
+use crate::https::Process;
+use crate::machine::{self, Client};
 use crate::secgw::Opener;
 use crate::service::{Policy, Refusal, Refused};
-use crate::snmp;
 use crate::tunnel_interface::Removed;
 use crate::unix_socket::SocketError;
 use config::{Tree, diff};
@@ -86,15 +85,15 @@ pub struct Start<E, T> {
     /// Where the API listens.
     pub api: PathBuf,
     /// Where the process is that may change settings of the machine.
-    pub machine: Connection,
+    pub machine: machine::Connection,
     /// Where the process is that serves the API over HTTPS.
-    pub https: https::Connection,
+    pub https: Connection,
     /// Where the process is that tells receivers of alerts.
     pub alerts: health::Connection,
     /// Where the process is that is the sub-agent of snmpd.
-    pub snmp: snmp::Connection,
+    pub snmp: Connection,
     /// Where the process is that runs DHCP clients.
-    pub dhcp: dhcp::Connection,
+    pub dhcp: Connection,
     /// The process that sets name servers of this machine, if there is one.
     pub name_servers: Option<UnixStream>,
     /// Who opens Ethernet ports, if there is one.

@@ -3,11 +3,11 @@
 use super::api::Shown;
 use super::lease::Lease;
 use super::model::{Client, Event, Orders, Report};
+use crate::dns::{NameServers, Request};
+use crate::helper::Connection;
 use crate::host::{HostHandle, LeaseError};
-use crate::openvpn::dns::{NameServers, Request};
 use std::io::{self, Write};
 use std::net::Shutdown;
-use std::os::unix::net::UnixStream as StdStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -19,16 +19,6 @@ const LONGEST: u64 = 16 << 10;
 /// How long a commit waits for clients that end; the supervisor kills them before.
 const PATIENCE: Duration = Duration::from_secs(3);
 const UNANSWERED: &str = "no server answers";
-
-/// Where the supervisor is reached.
-#[derive(Debug, Default)]
-pub enum Connection {
-    /// By this socket, of a process that was started with the daemon.
-    Inherited(StdStream),
-    /// There is none.
-    #[default]
-    Off,
-}
 
 /// The clients, as the daemon sees them.
 #[derive(Default)]

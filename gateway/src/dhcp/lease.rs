@@ -1,6 +1,7 @@
 //! What a DHCP server has given, out of what udhcpc says: text from the network, of which nothing is taken that is not what it is
 //! to be.
 
+use crate::dns;
 use ipnet::Ipv4Net;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,8 +12,6 @@ use std::net::Ipv4Addr;
 const MOST: usize = 4;
 /// A shorter prefix would take all packets of this machine, also those that tunnels are for.
 const SHORTEST_PREFIX: u8 = 8;
-/// RFC 1035 2.3.4: the longest name.
-const LONGEST_NAME: usize = 253;
 /// The variables that udhcpc has for the options that are taken.
 pub const VARIABLES: [&str; 9] =
     ["interface", "ip", "mask", "subnet", "router", "dns", "domain", "serverid", "lease"];
@@ -117,9 +116,9 @@ fn prefix_length(text: &str) -> Option<u8> {
         .then(|| mask.leading_ones() as u8)
 }
 
+/// The root is no domain of a network.
 fn is_domain(text: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    (1..=LONGEST_NAME).contains(&text.len()) && !text.starts_with(['-', '.']) && text.bytes().all(is_part)
+    dns::is_domain(text) && !text.starts_with('.')
 }
 
 /// Text from the network, as a log may have it.

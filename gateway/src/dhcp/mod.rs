@@ -15,4 +15,4 @@ pub mod lease;
 pub mod model;
 pub mod supervisor;
 
-pub use client::{Clients, Connection};
+pub use client::Clients;

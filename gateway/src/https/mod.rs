@@ -17,4 +17,4 @@ mod service;
 pub mod wire;
 
 pub use parts::{EnrollmentService, HttpsService, MetricsService, PageService};
-pub use process::{Connection, Process};
+pub use process::Process;

@@ -3,11 +3,11 @@
 //! A server that starts again says so, and gets the latest orders.
 
 use super::wire::{Enrollment, LONGEST, MOST_SOCKETS, Metrics, Orders, Page, PartReport, Report, Service};
+use crate::helper::Connection;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream as StdStream;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader, Interest};
@@ -18,16 +18,6 @@ use zeroize::Zeroizing;
 
 /// How long the server may take to carry out orders: it may have to start.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Where the HTTPS server is reached.
-#[derive(Debug, Default)]
-pub enum Connection {
-    /// By this socket, of a process that was started with the daemon.
-    Inherited(StdStream),
-    /// There is none.
-    #[default]
-    Off,
-}
 
 /// Why orders are not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -324,6 +314,7 @@ fn send(stream: &UnixStream, bytes: &[u8], sockets: &[OwnedFd]) -> io::Result<us
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixStream as StdStream;
 
     #[tokio::test]
     async fn more_sockets_than_can_be_passed_are_refused_with_a_fix() {

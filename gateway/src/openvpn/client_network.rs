@@ -1,10 +1,10 @@
 //! What a client has in the kernel: each push reply replaces what differs, and the rest stays. It stays too while no server answers, so
 //! that what leads into the tunnel never leaves in clear.
 
-use super::dns::{NameServers, Request};
 use super::named_routes::Known;
 use super::options::Network;
 use super::routing::{self, Servers};
+use crate::dns::{NameServers, Request};
 use crate::host::netlink::{LinkChange, MAIN_TABLE, Netlink, NetlinkError};
 use crate::host::wants::Wants;
 use crate::host::{self, HostHandle, Own};

@@ -18,7 +18,6 @@ pub mod client_network;
 mod closed;
 pub mod control_thread;
 pub mod convert;
-pub mod dns;
 mod explain;
 mod facts;
 pub mod interface;

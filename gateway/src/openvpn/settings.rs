@@ -1,7 +1,6 @@
 //! What an OpenVPN interface is to do.
 
 use super::certificates::Tracked;
-use super::dns::NameServers;
 use super::lifecycle::InterfacePrograms;
 use super::limits::Limits;
 use super::login::LoginSettings;
@@ -10,6 +9,7 @@ use super::options::Own;
 use super::passwords::HashFile;
 use super::scripts::{Environment, Scripts};
 use super::tokens::Tokens;
+use crate::dns::NameServers;
 use crypto::pki::Certificate;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use port::SocketOptions;

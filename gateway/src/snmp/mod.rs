@@ -18,7 +18,7 @@ pub mod session;
 mod tests;
 
 pub(crate) use process::snmp;
-pub use process::{Connection, OFF, ON, REPORTED, SubAgent};
+pub use process::{OFF, ON, REPORTED, SubAgent};
 
 /// The socket of snmpd for sub-agents, in the file that is written for `service snmp`.
 pub const MASTER: &str = "/run/postern-agentx/master";

@@ -6,12 +6,12 @@
 //! ```
 
 use super::model::{Snmp, SubAgent as Report};
+use crate::helper::Connection;
 use crate::machine::model::Finding;
 use axum::Json;
 use axum::extract::State;
 use std::io::{self, Write};
 use std::net::Shutdown;
-use std::os::unix::net::UnixStream as StdStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -27,16 +27,6 @@ pub const REPORTED: Duration = Duration::from_secs(5);
 const FRESH: Duration = Duration::from_secs(15);
 /// Bytes of a report.
 const LONGEST: u64 = 16 << 10;
-
-/// Where the sub-agent is reached.
-#[derive(Debug, Default)]
-pub enum Connection {
-    /// By this socket, of a process that was started with the daemon.
-    Inherited(StdStream),
-    /// There is none.
-    #[default]
-    Off,
-}
 
 /// The sub-agent, as the daemon sees it.
 #[derive(Default)]
@@ -161,6 +151,7 @@ pub(crate) async fn snmp(State(shown): State<crate::api::Shown>) -> Json<Snmp> {
 mod tests {
     use super::*;
     use std::io::Read;
+    use std::os::unix::net::UnixStream as StdStream;
 
     async fn until(is_so: impl Fn() -> bool) {
         let begun = Instant::now();

@@ -1,8 +1,9 @@
-//! Name servers of a client: set by a process of root that the program starts before it gives up its rights.
+//! Name servers that an OpenVPN client or a DHCP client has got: set by a process of root that the program starts before it gives up its
+//! rights.
 //!
 //! ```text
-//! push reply ──> Request ──> socket ──> helper: systemd-resolved, resolvconf, or /etc/resolv.conf
-//!                 log <── Answer <── socket ──┘   put back when the socket closes, however the program ends
+//! push reply, lease ──> Request ──> socket ──> helper: systemd-resolved, resolvconf, or /etc/resolv.conf
+//!                        log <── Answer <── socket ──┘   put back when the socket closes, however the program ends
 //! ```
 
 pub mod helper;
@@ -58,7 +59,7 @@ pub enum Answer {
 }
 
 /// Whether a text is a domain name, and no more than that: files and command lines have it.
-fn is_domain(text: &str) -> bool {
+pub(crate) fn is_domain(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=LONGEST_NAME).contains(&text.len()) && !text.starts_with('-') && text.bytes().all(is_part)
 }
