@@ -253,6 +253,42 @@ const ZONES: &str = "make zones: set firewall zone NAME member interface IF";
 const GROUPS: &str = "write the addresses and ports into rules: there are no groups";
 const SYSCTL: &str = "remove the line: values of the kernel are those of the operating system (sysctl)";
 
+/// Words of VyOS that rule sets of both versions of IP do not have.
+macro_rules! not_in_sets {
+    ($path:literal, $icmp:literal) => {
+        [
+            unsupported(concat!($path, " default-jump-target")),
+            unsupported(concat!($path, " rule <rule> destination fqdn"))
+                .instead("write addresses, not names"),
+            unsupported(concat!($path, " rule <rule> destination geoip")).instead(GROUPS),
+            unsupported(concat!($path, " rule <rule> destination group")).instead(GROUPS),
+            unsupported(concat!($path, " rule <rule> ", $icmp, " code")),
+            unsupported(concat!($path, " rule <rule> ", $icmp, " type")).instead(concat!(
+                "name it: ",
+                $icmp,
+                " type-name"
+            )),
+            unsupported(concat!($path, " rule <rule> inbound-interface group")).instead(GROUPS),
+            unsupported(concat!($path, " rule <rule> ipsec"))
+                .instead("give the interface of the tunnels a zone: ipsec0"),
+            unsupported(concat!($path, " rule <rule> jump-target")),
+            unsupported(concat!($path, " rule <rule> limit")),
+            unsupported(concat!($path, " rule <rule> log-options")).instead("set the flag: log"),
+            unsupported(concat!($path, " rule <rule> outbound-interface group")).instead(GROUPS),
+            unsupported(concat!($path, " rule <rule> recent")),
+            unsupported(concat!($path, " rule <rule> source fqdn")).instead("write addresses, not names"),
+            unsupported(concat!($path, " rule <rule> source geoip")).instead(GROUPS),
+            unsupported(concat!($path, " rule <rule> source group")).instead(GROUPS),
+            unsupported(concat!($path, " rule <rule> source mac-address")),
+            unsupported(concat!($path, " rule <rule> tcp")),
+            unsupported(concat!($path, " rule <rule> time")),
+        ]
+    };
+}
+
+pub(super) static NOT_IN_SETS: &[[Unsupported; 19]] =
+    &[not_in_sets!("firewall ipv4 name <name>", "icmp"), not_in_sets!("firewall ipv6 name <name>", "icmpv6")];
+
 pub(super) static UNSUPPORTED: &[Unsupported] = &[
     unsupported("firewall all-ping").instead("write a rule: icmp type-name echo-request"),
     unsupported("firewall bridge").instead("remove the line: frames between members of a bridge pass"),
@@ -281,52 +317,10 @@ pub(super) static UNSUPPORTED: &[Unsupported] = &[
     unsupported("firewall ipv4 input").instead("make a zone with: local-zone"),
     unsupported("firewall ipv4 output").instead("make a zone with: local-zone"),
     unsupported("firewall ipv4 prerouting").instead(ZONES),
-    unsupported("firewall ipv4 name <name> default-jump-target"),
-    unsupported("firewall ipv4 name <name> rule <rule> destination fqdn")
-        .instead("write addresses, not names"),
-    unsupported("firewall ipv4 name <name> rule <rule> destination geoip").instead(GROUPS),
-    unsupported("firewall ipv4 name <name> rule <rule> destination group").instead(GROUPS),
-    unsupported("firewall ipv4 name <name> rule <rule> icmp code"),
-    unsupported("firewall ipv4 name <name> rule <rule> icmp type").instead("name it: icmp type-name"),
-    unsupported("firewall ipv4 name <name> rule <rule> inbound-interface group").instead(GROUPS),
-    unsupported("firewall ipv4 name <name> rule <rule> ipsec")
-        .instead("give the interface of the tunnels a zone: ipsec0"),
-    unsupported("firewall ipv4 name <name> rule <rule> jump-target"),
-    unsupported("firewall ipv4 name <name> rule <rule> limit"),
-    unsupported("firewall ipv4 name <name> rule <rule> log-options").instead("set the flag: log"),
-    unsupported("firewall ipv4 name <name> rule <rule> outbound-interface group").instead(GROUPS),
-    unsupported("firewall ipv4 name <name> rule <rule> recent"),
-    unsupported("firewall ipv4 name <name> rule <rule> source fqdn").instead("write addresses, not names"),
-    unsupported("firewall ipv4 name <name> rule <rule> source geoip").instead(GROUPS),
-    unsupported("firewall ipv4 name <name> rule <rule> source group").instead(GROUPS),
-    unsupported("firewall ipv4 name <name> rule <rule> source mac-address"),
-    unsupported("firewall ipv4 name <name> rule <rule> tcp"),
-    unsupported("firewall ipv4 name <name> rule <rule> time"),
     unsupported("firewall ipv6 forward").instead(ZONES),
     unsupported("firewall ipv6 input").instead("make a zone with: local-zone"),
     unsupported("firewall ipv6 output").instead("make a zone with: local-zone"),
     unsupported("firewall ipv6 prerouting").instead(ZONES),
-    unsupported("firewall ipv6 name <name> default-jump-target"),
-    unsupported("firewall ipv6 name <name> rule <rule> destination fqdn")
-        .instead("write addresses, not names"),
-    unsupported("firewall ipv6 name <name> rule <rule> destination geoip").instead(GROUPS),
-    unsupported("firewall ipv6 name <name> rule <rule> destination group").instead(GROUPS),
-    unsupported("firewall ipv6 name <name> rule <rule> icmpv6 code"),
-    unsupported("firewall ipv6 name <name> rule <rule> icmpv6 type").instead("name it: icmpv6 type-name"),
-    unsupported("firewall ipv6 name <name> rule <rule> inbound-interface group").instead(GROUPS),
-    unsupported("firewall ipv6 name <name> rule <rule> ipsec")
-        .instead("give the interface of the tunnels a zone: ipsec0"),
-    unsupported("firewall ipv6 name <name> rule <rule> jump-target"),
-    unsupported("firewall ipv6 name <name> rule <rule> limit"),
-    unsupported("firewall ipv6 name <name> rule <rule> log-options").instead("set the flag: log"),
-    unsupported("firewall ipv6 name <name> rule <rule> outbound-interface group").instead(GROUPS),
-    unsupported("firewall ipv6 name <name> rule <rule> recent"),
-    unsupported("firewall ipv6 name <name> rule <rule> source fqdn").instead("write addresses, not names"),
-    unsupported("firewall ipv6 name <name> rule <rule> source geoip").instead(GROUPS),
-    unsupported("firewall ipv6 name <name> rule <rule> source group").instead(GROUPS),
-    unsupported("firewall ipv6 name <name> rule <rule> source mac-address"),
-    unsupported("firewall ipv6 name <name> rule <rule> tcp"),
-    unsupported("firewall ipv6 name <name> rule <rule> time"),
     unsupported("firewall ipv6-name").instead("VyOS 1.4 and later write: set firewall ipv6 name NAME"),
     unsupported("firewall name").instead("VyOS 1.4 and later write: set firewall ipv4 name NAME"),
     unsupported("firewall state-policy")

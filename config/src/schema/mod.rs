@@ -252,7 +252,7 @@ pub fn unsupported_nodes() -> impl Iterator<Item = &'static Unsupported> {
         pki::UNSUPPORTED,
         ipsec::UNSUPPORTED,
     ];
-    tables.into_iter().flatten()
+    tables.into_iter().flatten().chain(firewall::NOT_IN_SETS.iter().flatten())
 }
 
 /// A place in the grammar.
