@@ -116,11 +116,9 @@ impl FromStr for Addresses {
             let (first, last) = (prefix.network(), prefix.broadcast());
             return is_prefix.then_some(Self { is_negated, first, last }).ok_or(Mismatch);
         }
-        let (first, last) = text.split_once('-').unwrap_or((text, text));
-        let of = |text: &str| text.parse::<IpAddr>().map_err(|_| Mismatch);
-        let (first, last) = (of(first)?, of(last)?);
-        let is_range = first.is_ipv4() == last.is_ipv4() && first <= last;
-        is_range.then_some(Self { is_negated, first, last }).ok_or(Mismatch)
+        let (first, last) = parse_range(text, |text| text.parse::<IpAddr>().ok())?;
+        let is_of_one_version = first.is_ipv4() == last.is_ipv4();
+        is_of_one_version.then_some(Self { is_negated, first, last }).ok_or(Mismatch)
     }
 }
 
@@ -197,23 +195,21 @@ pub(super) fn range<T: fmt::Display + PartialEq>(
     if first == last { first.fmt(f) } else { write!(f, "{first}-{last}") }
 }
 
+/// A value, or a range from a first one to a last one that is not below it.
+fn parse_range<T: PartialOrd>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Result<(T, T), Mismatch> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let range = (parse(first).ok_or(Mismatch)?, parse(last).ok_or(Mismatch)?);
+    if range.0 <= range.1 { Ok(range) } else { Err(Mismatch) }
+}
+
 /// An address or a range: its first and its last one.
 pub(crate) fn parse_addresses(text: &str) -> Result<(Ipv4Addr, Ipv4Addr), Mismatch> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let of = |text: &str| text.parse::<Ipv4Addr>().map_err(|_| Mismatch);
-    let (first, last) = (of(first)?, of(last)?);
-    if first <= last { Ok((first, last)) } else { Err(Mismatch) }
+    parse_range(text, |text| text.parse().ok())
 }
 
 /// A port or a range: its first and its last one.
 pub(crate) fn parse_ports(text: &str) -> Result<(u16, u16), Mismatch> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let of = |text: &str| match text.parse::<u16>() {
-        Ok(port) if port > 0 && port.to_string() == text => Ok(port),
-        _ => Err(Mismatch),
-    };
-    let (first, last) = (of(first)?, of(last)?);
-    if first <= last { Ok((first, last)) } else { Err(Mismatch) }
+    parse_range(text, |text| text.parse().ok().filter(|port: &u16| *port > 0 && port.to_string() == text))
 }
 
 impl Reader {

@@ -5,7 +5,7 @@
 //! ```
 
 use super::model::{self, Count};
-use crate::host::{Filtered, FilteredReader};
+use crate::host::{self, Filtered, FilteredReader};
 use crate::service::View;
 use axum::extract::State;
 use axum::routing::get;
@@ -42,7 +42,7 @@ async fn firewall(State(shown): State<Shown>) -> Json<model::Firewall> {
 
 fn answer(firewall: &Firewall, filtered: &Filtered) -> model::Firewall {
     let count = |of: String| {
-        let (packets, bytes) = filtered.counts.get(&of).copied().unwrap_or_default();
+        let host::Count { packets, bytes } = filtered.counts.get(&of).copied().unwrap_or_default();
         Count { packets, bytes }
     };
     let state = |(state, action): (&OfConnection, &config::settings::firewall::Action)| model::StatePolicy {

@@ -46,6 +46,7 @@ use leases::TunnelNetworks;
 use links::Links;
 pub use links::{Compared, Router};
 use netlink::{LinkChange, Netlink, NetlinkError};
+pub use nft::Count;
 use own_table::OwnTable;
 use port::Wake;
 use present::Kernel;

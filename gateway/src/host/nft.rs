@@ -252,7 +252,7 @@ pub(crate) fn text(kind: u16, value: &str) -> Vec<u8> {
 }
 
 /// Messages, of which the kernel takes all or none.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
     messages: u32,
@@ -285,7 +285,7 @@ impl From<BatchError> for io::Error {
 
 impl Batch {
     pub(crate) fn new() -> Self {
-        let mut batch = Self { bytes: Vec::new(), messages: 0, places: Vec::new() };
+        let mut batch = Self::default();
         batch.message(BATCH_BEGIN, 0, 0, NF_TABLES, &[]);
         batch
     }
@@ -411,9 +411,11 @@ pub(crate) fn counted(socket: &Socket, table: &str) -> io::Result<u64> {
 
 /// What a rule has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Count {
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 impl std::ops::AddAssign for Count {
@@ -432,7 +434,7 @@ pub(crate) fn counters(socket: &Socket, table: &str) -> io::Result<Vec<(String, 
 
 /// Reads the rules of a table.
 fn rules(socket: &Socket, table: &str, mut read: impl FnMut(&[u8])) -> io::Result<()> {
-    let mut request = Batch { bytes: Vec::new(), messages: 0, places: Vec::new() };
+    let mut request = Batch::default();
     request.message(GET_RULE, DUMP, INET, 0, &text(1, table));
     // What the kernel said of a batch that it refused may still be there.
     while recv(socket, &mut [0u8; 4096][..], RecvFlags::DONTWAIT).is_ok() {}
@@ -519,7 +521,7 @@ mod tests {
 
     #[test]
     fn the_counters_of_all_rules_are_read() {
-        let mut rules = Batch { bytes: Vec::new(), messages: 0, places: Vec::new() };
+        let mut rules = Batch::default();
         let two = [compare(EQUAL, &[1, 2, 3]), counter(5), accept(), counter(1 << 40)];
         for expressions in [&two[..], &[accept()], &[counter(3)]] {
             rules.message(NEW_RULE, 0, INET, 0, &rule("table", "chain", expressions));
@@ -539,7 +541,7 @@ mod tests {
 
     #[test]
     fn counters_are_those_of_the_comment_of_their_rule() {
-        let mut rules = Batch { bytes: Vec::new(), messages: 0, places: Vec::new() };
+        let mut rules = Batch::default();
         let with = |said: &str, packets| [rule("t", "c", &[counter(packets)]), comment(said)].concat();
         for attributes in [with("source 10", 5), rule("t", "c", &[counter(9)]), with("source 20", 0)] {
             rules.message(NEW_RULE, 0, INET, 0, &attributes);
