@@ -16,60 +16,9 @@ impl Reader {
         let mut ports = BTreeMap::new();
         for (number, tree) in below(tree, "port") {
             let path = format!("{path} port {number}");
-            let at = tree.location();
-            let driver = match tree.value("driver") {
-                Some("packet") => Driver::AfPacket,
-                Some("tap") => Driver::Tap,
-                Some("dpdk") => Driver::Dpdk,
-                _ => Driver::AfXdp,
-            };
-            let device = if driver == Driver::Dpdk { self.port_device(&path, tree) } else { None };
-            let interface = match &device {
-                Some(device) => device.split(',').next(),
-                // The device is what is wrong.
-                None if driver == Driver::Dpdk => None,
-                None => self.port_interface(&path, tree),
-            };
-            let [side, neighbour] = ["side", "neighbour"].map(|word| self.required(&path, tree, word));
-            let (Some(interface), Some(side), Some(neighbour), Ok(number)) =
-                (interface, side, neighbour, number.parse())
-            else {
-                continue;
-            };
-            let Some(neighbour) = ethernet(neighbour) else {
-                let reason = format!("{path}: neighbour {neighbour} is no Ethernet address of a station");
-                let fix = format!("set {path} neighbour 02:00:00:00:00:01, with six bytes of two digits");
-                self.error(tree.location_of("neighbour"), reason, fix);
-                continue;
-            };
-            if let Some(other) = taken.insert(interface.to_owned(), path.clone()) {
-                let reason = format!("{path}: {other} has the interface {interface} already");
-                self.error(tree.location_of("interface"), reason, "give each port an interface of its own");
+            if let (Some(port), Ok(number)) = (self.port(&path, tree, taken), number.parse()) {
+                ports.insert(number, port);
             }
-            if interface.is_empty() || interface.contains(['/', ' ']) {
-                let reason = format!("{path}: {interface:?} is no name of an interface");
-                self.error(at, reason, format!("set {path} interface NAME, such as eth1"));
-            }
-            let (interface, is_protected) = (interface.to_owned(), side == "protected");
-            let defers_napi = tree.has("defer-napi");
-            if defers_napi && matches!(driver, Driver::Tap | Driver::Dpdk) {
-                let reason = format!("{path}: defer-napi is for driver af-xdp or packet");
-                self.error(tree.location_of("defer-napi"), reason, format!("delete {path} defer-napi"));
-            }
-            let addresses =
-                tree.values("address").into_iter().filter_map(|address| address.parse().ok()).collect();
-            let is_promiscuous = tree.has("promiscuous");
-            let port = Port {
-                driver,
-                interface,
-                device,
-                is_protected,
-                is_promiscuous,
-                neighbour,
-                addresses,
-                defers_napi,
-            };
-            ports.insert(number, port);
         }
         for (side, is_protected) in [("protected", true), ("unprotected", false)] {
             // A port with an error of its own may be that.
@@ -83,6 +32,49 @@ impl Reader {
         ports
     }
 
+    fn port(&mut self, path: &str, tree: &Tree, taken: &mut HashMap<String, String>) -> Option<Port> {
+        let driver = match tree.value("driver") {
+            Some("packet") => Driver::AfPacket,
+            Some("tap") => Driver::Tap,
+            Some("dpdk") => Driver::Dpdk,
+            _ => Driver::AfXdp,
+        };
+        let (interface, device) = if driver == Driver::Dpdk {
+            let device = self.port_device(path, tree);
+            (device.as_deref().and_then(|device| device.split(',').next()).map(str::to_owned), device)
+        } else {
+            (self.port_interface(path, tree).map(str::to_owned), None)
+        };
+        let [side, neighbour] = ["side", "neighbour"].map(|word| self.required(path, tree, word));
+        let (interface, side, neighbour) = (interface?, side?, neighbour?);
+        let Some(neighbour) = ethernet(neighbour) else {
+            let reason = format!("{path}: neighbour {neighbour} is no Ethernet address of a station");
+            let fix = format!("set {path} neighbour 02:00:00:00:00:01, with six bytes of two digits");
+            self.error(tree.location_of("neighbour"), reason, fix);
+            return None;
+        };
+        if let Some(other) = taken.insert(interface.clone(), path.to_owned()) {
+            let reason = format!("{path}: {other} has the interface {interface} already");
+            self.error(tree.location_of("interface"), reason, "give each port an interface of its own");
+        }
+        let defers_napi = tree.has("defer-napi");
+        if defers_napi && matches!(driver, Driver::Tap | Driver::Dpdk) {
+            let reason = format!("{path}: defer-napi is for driver af-xdp or packet");
+            self.error(tree.location_of("defer-napi"), reason, format!("delete {path} defer-napi"));
+        }
+        let addresses = tree.values("address").into_iter();
+        Some(Port {
+            driver,
+            interface,
+            device,
+            is_protected: side == "protected",
+            is_promiscuous: tree.has("promiscuous"),
+            neighbour,
+            addresses: addresses.filter_map(|address| address.parse().ok()).collect(),
+            defers_napi,
+        })
+    }
+
     /// The interface of a port that is not of DPDK.
     fn port_interface<'a>(&mut self, path: &str, tree: &'a Tree) -> Option<&'a str> {
         if tree.has("device") {
@@ -91,7 +83,12 @@ impl Reader {
             self.error(tree.location_of("device"), reason, fix);
             return None;
         }
-        self.required(path, tree, "interface")
+        let interface = self.required(path, tree, "interface")?;
+        if interface.is_empty() || interface.contains(['/', ' ']) {
+            let reason = format!("{path}: {interface:?} is no name of an interface");
+            self.error(tree.location(), reason, format!("set {path} interface NAME, such as eth1"));
+        }
+        Some(interface)
     }
 
     /// The device of a port of DPDK: a virtual one with its arguments, or a card by its place on the bus.
