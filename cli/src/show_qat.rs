@@ -10,7 +10,7 @@ pub(crate) use flows::{flows, flows_detail};
 use crate::answer::Answer;
 use crate::request::Request;
 use crate::{Failure, host};
-use crypto::machine::qat::{Known, Qat, devices};
+use crypto::machine::qat::{Qat, Sourced, devices};
 use crypto::machine::{Capability, Machine};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -110,7 +110,7 @@ fn services(device: &Qat) -> String {
     if means.is_empty() { known.value.clone() } else { format!("{} ({})", known.value, means.join(" and ")) }
 }
 
-fn shown(known: Option<&Known<String>>) -> String {
+fn shown(known: Option<&Sourced<String>>) -> String {
     known.map_or_else(|| UNKNOWN.to_owned(), |known| known.value.clone())
 }
 
@@ -125,7 +125,7 @@ fn firmware(device: &Qat) -> String {
 
 /// A device as JSON.
 fn value(device: &Qat) -> Value {
-    let text = |known: &Option<Known<String>>| known.as_ref().map(|known| known.value.clone());
+    let text = |known: &Option<Sourced<String>>| known.as_ref().map(|known| known.value.clone());
     json!({
         "name": device.name(),
         "address": device.address,

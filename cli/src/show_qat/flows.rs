@@ -5,7 +5,7 @@ use crate::answer::Answer;
 use crate::output::bytes;
 use crate::request::Request;
 use crate::{Failure, host};
-use crypto::machine::qat::{Known, Qat, devices};
+use crypto::machine::qat::{Qat, Sourced, devices};
 use gateway::api::model::{Crypto, CryptoEngine, CryptoTraffic};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -111,7 +111,7 @@ fn crypto_operations(sample: &Sample, several: bool) -> Vec<Line> {
     let daemon = |of: fn(Postern) -> String| {
         sample.postern.map(|postern| (of_all(of(postern), several), DAEMON.to_owned()))
     };
-    let operations = sample.device.requests.as_ref().map(|Known { value: (requests, _), source }| {
+    let operations = sample.device.requests.as_ref().map(|Sourced { value: (requests, _), source }| {
         (grouped(*requests), format!("{source}: requests, of all programs and services"))
     });
     vec![
@@ -210,8 +210,8 @@ fn grouped(number: u64) -> String {
 mod tests {
     use super::*;
 
-    fn known<T>(value: T, source: &str) -> Known<T> {
-        Known { value, source: source.to_owned() }
+    fn known<T>(value: T, source: &str) -> Sourced<T> {
+        Sourced { value, source: source.to_owned() }
     }
 
     fn sample(at: Instant, requests: u64) -> Sample {

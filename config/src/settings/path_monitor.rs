@@ -5,7 +5,7 @@
 //! interface ── its peers ────────┴──> which tunnel the address is behind ──> PathTarget
 //! ```
 
-use super::ipsec::{self, Tunnel};
+use super::ipsec::{self, INTERFACE, Tunnel};
 use super::openvpn::Mode;
 use super::{Reader, Settings, parsed, set, set_or_default};
 use crate::tree::Tree;
@@ -73,8 +73,6 @@ pub const MOST_LISTENING: usize = 16;
 const PATH: &str = "service path-monitor";
 /// The port of reflectors (RFC 8762 section 4.1).
 const PORT: u16 = 862;
-/// The interface of all IPsec peers.
-const IPSEC: &str = "ipsec0";
 
 /// The tunnel that an address is behind.
 struct Behind {
@@ -279,7 +277,7 @@ fn is_disabled(root: &Tree, place: &[&str]) -> bool {
 fn has_disabled_peer(root: &Tree, interface: &str) -> bool {
     let wireguard = ["interfaces", "wireguard", interface, "peer"];
     let peers =
-        root.at(if interface == IPSEC { &["vpn", "ipsec", "site-to-site", "peer"] } else { &wireguard });
+        root.at(if interface == INTERFACE { &["vpn", "ipsec", "site-to-site", "peer"] } else { &wireguard });
     let is_off = |tree: &Tree| tree.has("disable");
     peers.into_iter().flat_map(Tree::children).any(|(_, peer)| {
         let mut tunnels = peer.at(&["tunnel"]).into_iter().flat_map(Tree::children);
@@ -319,7 +317,7 @@ fn behind(
             mtu_command: format!("set interfaces wireguard {interface} mtu"),
         });
     }
-    if interface == IPSEC {
+    if interface == INTERFACE {
         return behind_ipsec(settings, peer, address);
     }
     let Some(openvpn) = settings.openvpn.get(interface) else {

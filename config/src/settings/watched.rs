@@ -1,7 +1,7 @@
 //! What rules of health look at in a configuration. It is read from the tree, so that also one that cannot be served can be looked at.
 
 use super::health::{Tuning, tunings};
-use super::ipsec::{esp_with_preset, ike_with_preset};
+use super::ipsec::{self, esp_with_preset, ike_with_preset};
 use super::{branches, set};
 use crate::schema::bytes_of;
 use crate::tree::Tree;
@@ -105,7 +105,7 @@ fn offloads(tree: &Tree) -> BTreeMap<String, Vec<String>> {
 fn tunnels(tree: &Tree) -> BTreeSet<String> {
     let wireguard = branches(tree, &["interfaces", "wireguard"]).map(|(name, _)| name.to_owned());
     let has_ipsec = branches(tree, &["vpn", "ipsec", "site-to-site", "peer"]).next().is_some();
-    wireguard.chain(has_ipsec.then(|| "ipsec0".to_owned())).collect()
+    wireguard.chain(has_ipsec.then(|| ipsec::INTERFACE.to_owned())).collect()
 }
 
 fn mtus(tree: &Tree) -> BTreeMap<String, Mtu> {

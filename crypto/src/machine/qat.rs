@@ -18,7 +18,7 @@ const INTERRUPTS: u64 = 16 << 20;
 
 /// A value and the file that it is from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known<T> {
+pub struct Sourced<T> {
     /// The value.
     pub value: T,
     /// The path of the file, from the root.
@@ -43,27 +43,27 @@ pub struct Qat {
     /// The memory node that it is at.
     pub node: Option<String>,
     /// The services that it is set up for.
-    pub services: Option<Known<String>>,
+    pub services: Option<Sourced<String>>,
     /// How many instances its configuration has.
-    pub instances: Option<Known<u64>>,
+    pub instances: Option<Sourced<u64>>,
     /// How many ring pairs it has.
-    pub ring_pairs: Option<Known<u64>>,
+    pub ring_pairs: Option<Sourced<u64>>,
     /// Its folder in debugfs, from the root, if there is one and it can be listed.
     pub debug_folder: Option<String>,
     /// The version of its driver.
-    pub driver_version: Option<Known<String>>,
+    pub driver_version: Option<Sourced<String>>,
     /// The version of its firmware.
-    pub firmware: Option<Known<String>>,
+    pub firmware: Option<Sourced<String>>,
     /// Whether the driver is one of Intel's, and not of the kernel's tree.
     pub is_out_of_tree: bool,
     /// Requests to its firmware and responses, of all engines.
-    pub requests: Option<Known<(u64, u64)>>,
+    pub requests: Option<Sourced<(u64, u64)>>,
     /// Errors by name.
-    pub errors: Vec<(&'static str, Known<u64>)>,
+    pub errors: Vec<(&'static str, Sourced<u64>)>,
     /// Its measurements, if they are switched on: names and current values.
-    pub telemetry: Vec<(String, Known<u64>)>,
+    pub telemetry: Vec<(String, Sourced<u64>)>,
     /// The text of its configuration.
-    pub configuration: Option<Known<String>>,
+    pub configuration: Option<Sourced<String>>,
 }
 
 /// Whether a device works.
@@ -110,7 +110,7 @@ impl Qat {
     }
 
     /// One of its measurements.
-    pub fn measured(&self, name: &str) -> Option<&Known<u64>> {
+    pub fn measured(&self, name: &str) -> Option<&Sourced<u64>> {
         self.telemetry.iter().find(|(own, _)| own == name).map(|(_, value)| value)
     }
 }
@@ -178,24 +178,24 @@ struct Own<'a> {
 }
 
 impl Own<'_> {
-    fn text(&self, path: &str) -> Option<Known<String>> {
+    fn text(&self, path: &str) -> Option<Sourced<String>> {
         let value = self.files.text(path).ok()?;
-        (!value.is_empty()).then(|| Known { value, source: format!("/{path}") })
+        (!value.is_empty()).then(|| Sourced { value, source: format!("/{path}") })
     }
 
-    fn pci(&self, name: &str) -> Option<Known<String>> {
+    fn pci(&self, name: &str) -> Option<Sourced<String>> {
         self.text(&format!("{}/{name}", self.pci))
     }
 
-    fn debug(&self, name: &str) -> Option<Known<String>> {
+    fn debug(&self, name: &str) -> Option<Sourced<String>> {
         self.text(&format!("{}/{name}", self.debug.as_ref()?))
     }
 }
 
-impl Known<String> {
-    fn number(&self) -> Option<Known<u64>> {
+impl Sourced<String> {
+    fn number(&self) -> Option<Sourced<u64>> {
         let value = self.value.parse().ok()?;
-        Some(Known { value, source: self.source.clone() })
+        Some(Sourced { value, source: self.source.clone() })
     }
 }
 
@@ -210,9 +210,9 @@ fn read(files: Files<'_>, accelerator: &Accelerator) -> Qat {
     let configuration = files.debug("dev_cfg");
     let module = device.identity().map_or("intel_qat", |identity| identity.module);
     let version = |module: &str| files.text(&format!("sys/module/{module}/version"));
-    let enabled = |known: &Known<String>| {
+    let enabled = |known: &Sourced<String>| {
         let value = setting(&known.value, "ServicesEnabled")?.to_owned();
-        Some(Known { value, source: known.source.clone() })
+        Some(Sourced { value, source: known.source.clone() })
     };
     Qat {
         number: 0,
@@ -285,19 +285,19 @@ fn setting<'a>(text: &'a str, key: &str) -> Option<&'a str> {
 }
 
 /// All instances of all sections.
-fn instances(configuration: &Known<String>) -> Option<Known<u64>> {
+fn instances(configuration: &Sourced<String>) -> Option<Sourced<u64>> {
     let counts =
         configuration.value.lines().filter_map(|line| line.split_once('=')).filter_map(|(key, value)| {
             let is_count = matches!(key.trim(), "NumberCyInstances" | "NumberDcInstances");
             is_count.then(|| value.trim().parse::<u64>().ok()).flatten()
         });
     let counts: Vec<u64> = counts.collect();
-    (!counts.is_empty()).then(|| Known { value: counts.iter().sum(), source: configuration.source.clone() })
+    (!counts.is_empty()).then(|| Sourced { value: counts.iter().sum(), source: configuration.source.clone() })
 }
 
 /// The sums of both formats: `12:   100   100` of drivers in the kernel's tree, and
 /// `| Firmware Requests [AE  0]:   100 |` of Intel's.
-fn firmware_requests(known: &Known<String>) -> Option<Known<(u64, u64)>> {
+fn firmware_requests(known: &Sourced<String>) -> Option<Sourced<(u64, u64)>> {
     let (mut requests, mut responses, mut engines) = (0, 0, 0);
     for line in known.value.lines() {
         let Some((before, after)) = line.split_once(':') else { continue };
@@ -316,11 +316,11 @@ fn firmware_requests(known: &Known<String>) -> Option<Known<(u64, u64)>> {
             _ => {}
         }
     }
-    (engines > 0).then(|| Known { value: (requests, responses), source: known.source.clone() })
+    (engines > 0).then(|| Sourced { value: (requests, responses), source: known.source.clone() })
 }
 
 /// What the device or its firmware did wrong: the counters that there are.
-fn errors(files: &Own<'_>) -> Vec<(&'static str, Known<u64>)> {
+fn errors(files: &Own<'_>) -> Vec<(&'static str, Sourced<u64>)> {
     let ras = [
         ("correctable", "qat_ras/errors_correctable"),
         ("nonfatal", "qat_ras/errors_nonfatal"),
@@ -333,13 +333,13 @@ fn errors(files: &Own<'_>) -> Vec<(&'static str, Known<u64>)> {
 }
 
 /// The current values; columns after them are of earlier samples.
-fn telemetry(files: &Own<'_>) -> Vec<(String, Known<u64>)> {
+fn telemetry(files: &Own<'_>) -> Vec<(String, Sourced<u64>)> {
     let is_on = files.debug("telemetry/control").is_some_and(|known| known.value != "0");
     let Some(data) = files.debug("telemetry/device_data").filter(|_| is_on) else { return Vec::new() };
     let lines = data.value.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
         let (name, value) = (words.next()?.to_owned(), words.next()?.parse().ok()?);
-        Some((name, Known { value, source: data.source.clone() }))
+        Some((name, Sourced { value, source: data.source.clone() }))
     });
     lines.collect()
 }
@@ -348,8 +348,8 @@ fn telemetry(files: &Own<'_>) -> Vec<(String, Known<u64>)> {
 mod tests {
     use super::*;
 
-    fn known(text: &str) -> Known<String> {
-        Known { value: text.to_owned(), source: String::new() }
+    fn known(text: &str) -> Sourced<String> {
+        Sourced { value: text.to_owned(), source: String::new() }
     }
 
     #[test]

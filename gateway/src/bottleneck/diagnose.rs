@@ -6,6 +6,7 @@ use super::host::Shares;
 use super::words::{percent, rate};
 use crate::api::model::{Bottleneck, Drop, Limit, OffloadState, StageShare, Worker};
 use crate::datapath::{decrypt, encrypt};
+use crate::ipsec;
 use crate::thread_name::thread_name;
 use crate::tunnel_interface::{MOST_RECEIVING, worker_name};
 
@@ -445,7 +446,7 @@ impl<'a> Seen<'a> {
 /// Where the threads of an interface are configured.
 fn threads_of(interface: &str) -> Option<String> {
     match interface {
-        "ipsec0" => Some("vpn ipsec".to_owned()),
+        ipsec::NAME => Some("vpn ipsec".to_owned()),
         _ if interface.starts_with("wg") => Some(format!("interfaces wireguard {interface}")),
         _ => None,
     }

@@ -15,7 +15,7 @@ use crate::path::model::{Mtu, Path as Measured};
 use config::schema::HEALTH_RULES;
 use config::settings::health::Tuning;
 use config::settings::{Health as Settings, Watched as Configured};
-use crypto::machine::qat::{Known as Counted, Qat, State as Quick};
+use crypto::machine::qat::{Qat, Sourced, State as Quick};
 use crypto::machine::{Files, Processor};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -230,7 +230,7 @@ fn counters_of_the_machine_are_compared_with_the_reading_before() {
 
 /// A device that works, and has missed so many heartbeats since it was started.
 fn device(missed: u64) -> Device {
-    let known = Counted { value: missed, source: "/queries_failed".to_owned() };
+    let known = Sourced { value: missed, source: "/queries_failed".to_owned() };
     let address = "0000:3d:00.0".to_owned();
     let errors = vec![("heartbeat", known)];
     Device {

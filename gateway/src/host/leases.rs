@@ -240,7 +240,7 @@ mod tests {
         TunnelNetworks::of(&[("ipsec0".to_owned(), wants)].into())
     }
 
-    /// Whether a new lease is taken, and what is said of it.
+    /// Merges a new lease; the error is the reason of its refusal.
     fn taken(text: &str, tunnels: &TunnelNetworks) -> Result<(), String> {
         let wanted = router(&["wan0 address dhcp", "lan0 address 10.2.0.1/24", "lan1 address 10.3.0.1/32"]);
         let (mut leases, mut compared) = (Leases::default(), Compared::default());

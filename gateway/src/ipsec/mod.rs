@@ -38,7 +38,7 @@ pub(crate) use revocation::is_needed as needs_revocations;
 use config::Path;
 
 /// The interface for the packets of all IPsec peers.
-pub const NAME: &str = "ipsec0";
+pub const NAME: &str = config::settings::ipsec::INTERFACE;
 /// The MTU of tunnels that set none, and the least of the interface.
 pub const MTU: u32 = config::settings::ipsec::MTU as u32;
 

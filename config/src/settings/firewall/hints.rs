@@ -1,5 +1,6 @@
 //! Warnings about zones that cut off an operator, or the tunnels of this machine.
 
+use super::super::ipsec::INTERFACE;
 use super::super::packets::Ports;
 use super::super::{Reader, Settings};
 use super::check::unused;
@@ -56,7 +57,7 @@ impl Reader {
     /// Warns of tunnels whose packets are dropped, and of ports that no rule sees.
     fn zoneless_tunnels(&mut self, firewall: &Firewall, settings: &Settings) {
         let is_in_zone = |name: &str| firewall.zones.values().any(|zone| zone.members.contains(name));
-        let ipsec = Some("ipsec0").filter(|_| !settings.ipsec.peers.is_empty());
+        let ipsec = Some(INTERFACE).filter(|_| !settings.ipsec.peers.is_empty());
         let tunnels =
             settings.wireguard.keys().chain(settings.openvpn.keys()).map(String::as_str).chain(ipsec);
         let outside: Vec<&str> = tunnels.filter(|name| !is_in_zone(name)).collect();

@@ -38,6 +38,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The interface for the packets of all IPsec peers.
+pub const INTERFACE: &str = "ipsec0";
 /// The MTU of a tunnel that sets none: what fits into 1500 bytes in any outer header and with any cipher, but for the longest tags.
 pub const MTU: u16 = 1400;
 

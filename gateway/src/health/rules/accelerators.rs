@@ -6,7 +6,7 @@ use super::configured::configured;
 use super::{Found, Trouble};
 use crate::api::model::{CryptoEngine, EngineState};
 use config::settings::watched::Suite;
-use crypto::machine::qat::{Known as Counted, State};
+use crypto::machine::qat::{Sourced, State};
 use crypto::machine::{Known, Processor, has_qat_in_truth};
 
 /// Requests without a response: more than a device has in its rings while it works. The kernel's drivers have 512 for each instance.
@@ -271,7 +271,7 @@ fn not_chosen(engines: &[CryptoEngine]) -> Option<String> {
     Some(why)
 }
 
-fn counted(device: &Device) -> Option<&Counted<u64>> {
+fn counted(device: &Device) -> Option<&Sourced<u64>> {
     device.qat.errors.iter().find(|(name, _)| *name == "heartbeat").map(|(_, known)| known)
 }
 
