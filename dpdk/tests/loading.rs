@@ -4,6 +4,9 @@ use dpdk::{Library, LoadError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The number of the interface that this program needs.
+const INTERFACE: u32 = 2;
+
 /// A library whose identity has these numbers, and which has no other function.
 fn library(folder: &Path, [interface, built, running]: [u32; 3]) -> PathBuf {
     let text = format!(
@@ -33,7 +36,7 @@ fn refused(path: &Path) -> String {
 #[test]
 fn another_abi_of_dpdk_is_refused_by_its_number() {
     let folder = tempfile::tempdir().expect("a folder");
-    let said = refused(&library(folder.path(), [1, 23, 24]));
+    let said = refused(&library(folder.path(), [INTERFACE, 23, 24]));
     assert!(said.contains("was built for ABI 23 of DPDK, and the installed DPDK has ABI 24"), "{said}");
     assert!(said.contains("\n  fix: build it again"), "{said}");
 }
@@ -57,14 +60,16 @@ fn a_dpdk_that_is_not_installed_is_named_with_its_abi() {
 #[test]
 fn another_interface_is_refused_by_its_number() {
     let folder = tempfile::tempdir().expect("a folder");
-    let said = refused(&library(folder.path(), [2, 24, 24]));
-    assert!(said.contains("its interface has number 2, and this program needs number 1"), "{said}");
+    let said = refused(&library(folder.path(), [INTERFACE + 1, 24, 24]));
+    let numbers =
+        format!("its interface has number {}, and this program needs number {INTERFACE}", INTERFACE + 1);
+    assert!(said.contains(&numbers), "{said}");
 }
 
 #[test]
 fn a_library_without_the_functions_and_a_file_that_is_none_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    let said = refused(&library(folder.path(), [1, 24, 24]));
+    let said = refused(&library(folder.path(), [INTERFACE, 24, 24]));
     assert!(said.contains("postern_start"), "{said}");
     let text = folder.path().join("text");
     std::fs::write(&text, "no library").expect("it can be written");
