@@ -60,6 +60,7 @@ mod show_bottleneck;
 mod show_configuration;
 mod show_crypto;
 mod show_dhcp;
+mod show_failover;
 mod show_firewall;
 mod show_https;
 mod show_log;

@@ -23,6 +23,7 @@ pub mod datapath;
 pub mod dhcp;
 pub mod dns;
 pub mod facts;
+pub mod failover;
 pub mod firewall;
 pub mod health;
 pub mod helper;

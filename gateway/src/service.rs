@@ -11,6 +11,7 @@ use crate::daemon::needs::Needs;
 use crate::dhcp::Clients;
 use crate::dns::NameServers;
 use crate::facts::Tunnels;
+use crate::failover;
 use crate::health::Kept;
 use crate::host::Host;
 use crate::host::wants::Wants;
@@ -257,6 +258,11 @@ pub trait View: Send + Sync {
     /// Its tunnels, each under the names of the configuration.
     fn tunnels(&self) -> Tunnels<'_> {
         Box::pin(std::future::ready(Vec::new()))
+    }
+
+    /// Its groups of tunnels that stand in for each other, if it has such.
+    fn failover(&self) -> Option<Arc<failover::Kept>> {
+        None
     }
 
     /// What it has measured of the path of tunnels, if it measures that.

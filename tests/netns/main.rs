@@ -15,6 +15,7 @@ mod engines;
 mod enrollment;
 mod enrollment_conflicts;
 mod esp;
+mod failover;
 mod firewall;
 mod frames;
 mod handoff;

@@ -5,6 +5,7 @@
 mod algorithm;
 mod cursor;
 mod enrollment;
+mod failover;
 mod firewall;
 mod form;
 mod health;
@@ -192,6 +193,7 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
         machine::NODES,
         lan::NODES,
         links::NODES,
+        failover::NODES,
         nat::NODES,
         firewall::NODES,
         snmp_v3::NODES,
@@ -226,6 +228,7 @@ pub fn tags() -> impl Iterator<Item = &'static Tag> {
         machine::TAGS,
         lan::TAGS,
         links::TAGS,
+        failover::TAGS,
         nat::TAGS,
         firewall::TAGS,
         snmp_v3::TAGS,
@@ -246,6 +249,7 @@ pub fn unsupported_nodes() -> impl Iterator<Item = &'static Unsupported> {
         machine::UNSUPPORTED,
         lan::UNSUPPORTED,
         links::UNSUPPORTED,
+        failover::UNSUPPORTED,
         nat::UNSUPPORTED,
         firewall::UNSUPPORTED,
         https::UNSUPPORTED,
@@ -278,6 +282,7 @@ fn places() -> impl Iterator<Item = Place> {
         machine::INNER,
         lan::INNER,
         links::INNER,
+        failover::INNER,
         nat::INNER,
         firewall::INNER,
         snmp_v3::INNER,

@@ -43,7 +43,9 @@ impl Reader {
         let mut owners = HashMap::new();
         for (name, interface) in settings.wireguard.iter().filter(|(_, interface)| !interface.disable) {
             let (mut found, mut more) = (None, 0);
-            for (peer, prefix) in routed(interface) {
+            let is_shared =
+                |prefix: &IpNet| settings.failover.values().any(|group| group.prefixes.contains(prefix));
+            for (peer, prefix) in routed(interface).filter(|(_, prefix)| !is_shared(prefix)) {
                 // Prefixes of length 0 have a routing table for each mark.
                 let mark = if prefix.prefix_len() == 0 { interface.fwmark } else { 0 };
                 let owner = *owners.entry((prefix, mark)).or_insert(name);

@@ -2,6 +2,7 @@
 
 mod commit_archive;
 pub mod enrollment;
+pub mod failover;
 pub mod firewall;
 pub mod health;
 mod hints;
@@ -27,6 +28,7 @@ mod wireguard;
 
 pub use commit_archive::CommitArchive;
 pub use enrollment::Enrollment;
+pub use failover::{FailoverGroup, FailoverMember};
 pub use firewall::Firewall;
 pub use health::Health;
 pub use https::Https;
@@ -74,6 +76,8 @@ pub struct Settings {
     pub links: BTreeMap<String, Link>,
     /// Routes that the user sets.
     pub routes: BTreeSet<StaticRoute>,
+    /// Groups of tunnels that stand in for each other, by name.
+    pub failover: BTreeMap<String, FailoverGroup>,
     /// Translation of addresses.
     pub nat: Nat,
     /// Which packets pass between zones.
@@ -113,6 +117,7 @@ impl Settings {
             && self.machine.is_empty()
             && self.links.is_empty()
             && self.routes.is_empty()
+            && self.failover.is_empty()
             && self.nat == Nat::default()
             && self.firewall == Firewall::default()
             && self.https.is_none()
@@ -158,6 +163,7 @@ impl Settings {
         settings.metrics = reader.metrics(tree);
         settings.page = reader.page(tree);
         settings.path_monitor = reader.path_monitor(tree, &settings);
+        settings.failover = reader.failover(tree, &settings);
         settings.enrollment = reader.enrollment(tree, &settings);
         settings.health = reader.health(tree);
         settings.watched = Watched::new(tree);

@@ -269,12 +269,12 @@ fn protocol(monitor: &Tree, target: Option<&Tree>) -> PathProtocol {
 }
 
 /// Whether a place of the configuration is disabled.
-fn is_disabled(root: &Tree, place: &[&str]) -> bool {
+pub(super) fn is_disabled(root: &Tree, place: &[&str]) -> bool {
     root.at(place).is_some_and(|tree| tree.has("disable"))
 }
 
 /// Whether a peer of an interface is disabled, or a tunnel of a peer.
-fn has_disabled_peer(root: &Tree, interface: &str) -> bool {
+pub(super) fn has_disabled_peer(root: &Tree, interface: &str) -> bool {
     let wireguard = ["interfaces", "wireguard", interface, "peer"];
     let peers =
         root.at(if interface == INTERFACE { &["vpn", "ipsec", "site-to-site", "peer"] } else { &wireguard });

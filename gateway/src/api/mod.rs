@@ -36,6 +36,7 @@ pub use engines::{describe as describe_engine_event, engine_of, show as show_cry
 pub use kernel::meaning_of_drop;
 
 use crate::facts::{self, Latest, history};
+use crate::failover;
 use crate::health;
 use crate::host::HeldReader;
 use crate::service::View;
@@ -124,6 +125,11 @@ impl Shown {
         &self.history
     }
 
+    /// The groups of tunnels that stand in for each other.
+    pub(crate) fn failover(&self) -> Option<Arc<failover::Kept>> {
+        self.services.iter().find_map(|service| service.failover())
+    }
+
     /// What is measured of the path of tunnels.
     pub(crate) fn paths(&self) -> Option<Arc<crate::path::model::Paths>> {
         self.services.iter().find_map(|service| service.paths())
@@ -181,11 +187,12 @@ pub async fn prepare(path: &Path) -> Result<Prepared, SocketError> {
     Prepared::bind(path).await
 }
 
-/// Serves the API for ever, applies the rules of health meanwhile, and keeps the history that it shows.
+/// Serves the API for ever, applies the rules of health and looks at groups of tunnels meanwhile, and keeps the history that it shows.
 pub async fn serve(listener: Listener, shown: Shown) {
     let router = router(shown.clone());
     let kept = history::keep(shown.clone());
-    tokio::join!(server::serve(listener, router, server::Limits::USUAL), health::watch(shown), kept);
+    let server = server::serve(listener, router, server::Limits::USUAL);
+    tokio::join!(server, failover::watch(shown.clone()), health::watch(shown), kept);
 }
 
 fn router(shown: Shown) -> Router {

@@ -9,7 +9,8 @@ use super::model::{
 use super::server::TREE;
 use super::typed;
 use crate::{
-    dhcp, facts, firewall, health, https, ipsec, machine, nat, openvpn, path, secgw, snmp, wireguard,
+    dhcp, facts, failover, firewall, health, https, ipsec, machine, nat, openvpn, path, secgw, snmp,
+    wireguard,
 };
 use axum::Json;
 use schemars::generate::SchemaSettings;
@@ -182,6 +183,10 @@ static OPERATIONS: &[Operation] = &[
     get::<firewall::model::Firewall>(
         "/v1/firewall",
         "Zones and rule sets of the firewall, with their counters",
+    ),
+    get::<failover::model::Failover>(
+        "/v1/failover",
+        "Groups of tunnels that stand in for each other, and which of them is used",
     ),
     get::<nat::model::Nat>("/v1/nat", "Rules of NAT, and the connections that each has translated"),
     get::<https::model::Https>("/v1/service/https", "The HTTPS server, its keys by name and its certificate"),

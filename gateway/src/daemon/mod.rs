@@ -22,6 +22,7 @@ use crate::api::Shown;
 use crate::api::model;
 use crate::dhcp::Clients;
 use crate::dns::NameServers;
+use crate::failover::FailoverService;
 use crate::firewall::FirewallService;
 use crate::health;
 use crate::health::service::HealthService;
@@ -65,6 +66,7 @@ fn services() -> Vec<Box<dyn Service>> {
         Box::<EnrollmentService>::default(),
         Box::<HealthService>::default(),
         Box::<PathService>::default(),
+        Box::<FailoverService>::default(),
         Box::<LogService>::default(),
     ]
 }

@@ -31,6 +31,7 @@ mod own_table;
 mod present;
 mod restore;
 pub mod rules;
+pub mod sharing;
 mod translation;
 pub mod wants;
 mod watch;
@@ -53,6 +54,7 @@ use present::Kernel;
 pub use restore::Own;
 use restore::{Outcome, Wanted};
 use rules::ValidMark;
+use sharing::Sharing;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
@@ -80,6 +82,8 @@ struct State {
     held: Option<Wanted>,
     /// What is kept closed beside it afterwards: a prefix has left a tunnel, and the one that it was to go to was refused.
     kept: Wanted,
+    /// Networks behind several tunnels.
+    sharing: Sharing,
     /// By the names of their interfaces.
     followers: BTreeMap<String, Follower>,
     /// What it is compared with; opened when it is needed.
@@ -182,6 +186,20 @@ impl HostHandle {
             netlink.remove_address(index, address)?;
         }
         state.restore()?.of(name)
+    }
+
+    /// Leads packets to networks behind several tunnels by those that are active. What the kernel refuses is logged, and tried again.
+    pub fn share(&self, sharing: Sharing) {
+        let mut state = self.lock();
+        if state.sharing == sharing {
+            return;
+        }
+        state.sharing = sharing;
+        state.check_arriving();
+        match state.restore() {
+            Ok(outcome) => outcome.log(),
+            Err(error) => tracing::warn!("{error}"),
+        }
     }
 
     /// Gives a link what it has got by DHCP, or takes it away. The error is about this link alone.
@@ -342,6 +360,7 @@ impl Host {
         // A configuration may have been given up halfway.
         let all = merged(&merged(&state.wanted, &state.kept), &state.held.take().unwrap_or_default());
         state.kept = Wanted::default();
+        state.sharing.clear();
         state.wanted = if open { Wanted::default() } else { without_interfaces(&all) };
         state.followers.clear();
         match state.restore() {
@@ -385,10 +404,24 @@ impl State {
     fn want(&mut self, name: &str, wants: Wants) {
         let networks = &wants.networks;
         if self.arriving.is_none() && networks.is_served && !networks.is_empty() {
-            let tunnels = Tunnels { place: networks.place, interface: name, ports: &networks.ports };
+            let (place, ports, sharing) = (networks.place, &networks.ports, &self.sharing);
+            let tunnels = Tunnels { place, interface: name, ports, sharing };
             self.arriving = Arriving::refuse_or_say(tunnels);
         }
         self.wanted.insert(name.to_owned(), wants);
+    }
+
+    /// Networks behind several tunnels have changed.
+    fn check_arriving(&mut self) {
+        let (Some(arriving), sharing) = (&self.arriving, &self.sharing) else { return };
+        let protecting = self.wanted.iter().find(|(_, wants)| !wants.networks.is_empty());
+        let Some((name, Wants { networks, .. })) = protecting else { return };
+        let (place, ports) = (networks.place, &networks.ports);
+        if let Err(error) = arriving.replace(Tunnels { place, interface: name, ports, sharing }) {
+            tracing::warn!(
+                "{place}: packets that arrive in clear from networks of a group are not refused: {error}"
+            );
+        }
     }
 
     fn forget(&mut self, name: &str) {
@@ -451,7 +484,7 @@ impl State {
         let mut outcome = Outcome::default();
         // Packets pass unfiltered while the table is not there.
         outcome.note_table(ZONES, self.zones.restore());
-        let plan = restore::plan(&wanted, kernel, self.own)?;
+        let plan = restore::plan(&wanted, &self.sharing, kernel, self.own)?;
         plan.close(&mut kernel.netlink, &mut outcome);
         self.valid_mark.set(&plan.rules());
         // The table is that of the daemon.

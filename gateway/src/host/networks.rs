@@ -42,6 +42,8 @@ pub struct Surroundings<'a> {
     pub addresses: &'a [IpNet],
     /// Networks behind other tunnels of ours.
     pub others: &'a BTreeSet<IpNet>,
+    /// Networks that another tunnel leads to now, although they are behind these, too.
+    pub elsewhere: BTreeSet<IpNet>,
 }
 
 impl Networks {
@@ -113,6 +115,11 @@ impl Networks {
             return routes;
         }
         for (&prefix, ours) in &self.behind {
+            if around.elsewhere.contains(&prefix) {
+                // The other tunnel has its route in this table, too.
+                routes.insert(Route { prefix, table: MARK, way: Way::Nowhere });
+                continue;
+            }
             let link = around.index.map(|index| {
                 // Without networks of ours it is the peer itself that is behind the tunnel.
                 let source = if ours.is_empty() {

@@ -3,9 +3,10 @@
 
 use super::guard::Protected;
 use super::links::Compared;
-use super::netlink::{Netlink, NetlinkError, Route, Rule, Way};
+use super::netlink::{MAIN_TABLE, Netlink, NetlinkError, Route, Rule, Way};
 use super::networks::{MARK, Surroundings, TABLES};
 use super::present::Kernel;
+use super::sharing::{self, Shared, Sharing};
 use super::wants::Wants;
 use ipnet::IpNet;
 use rustix::io::Errno;
@@ -88,7 +89,8 @@ pub(super) type Wanted = BTreeMap<String, Wants>;
 
 /// What must not leave in clear.
 pub(super) fn protected(wanted: &Wanted) -> Protected {
-    let mut protected = Protected { interfaces: wanted.keys().cloned().collect(), ..Protected::default() };
+    let interfaces = wanted.keys().filter(|name| *name != sharing::OWNER).cloned().collect();
+    let mut protected = Protected { interfaces, ..Protected::default() };
     for networks in wanted.values().map(|wants| &wants.networks).filter(|networks| !networks.is_empty()) {
         protected.pairs.extend(networks.pairs());
         protected.exceptions.extend(networks.exceptions());
@@ -103,6 +105,8 @@ struct Collected<'a> {
     routes: BTreeMap<Route, &'a str>,
     /// Those of the routes.
     places: BTreeSet<Place>,
+    /// Those of networks behind several tunnels, which the others leave alone.
+    reserved: BTreeSet<Place>,
     missing_addresses: Vec<(u32, IpNet, &'a str)>,
     /// Links that are there and have routes or addresses of ours.
     indices: BTreeSet<u32>,
@@ -141,13 +145,38 @@ impl<'a> Collected<'a> {
     /// other for ever. The first interface by name gets it, whatever the kernel has: the configuration alone decides.
     fn add_routes(&mut self, name: &'a str, routes: impl IntoIterator<Item = Route>) {
         for route in routes {
-            if self.places.insert(place(route)) {
+            if !self.reserved.contains(&place(route)) && self.places.insert(place(route)) {
                 self.routes.insert(route, name);
             }
         }
     }
 
-    /// Adds what depends on the addresses of this machine, and on the networks of `others`.
+    /// Adds the routes to networks behind several tunnels, before those that each tunnel has for itself: in the table of policies, which
+    /// precedes all others, if one of the tunnels has such.
+    fn add_shared(&mut self, netlink: &mut Netlink, sharing: &'a Sharing, wanted: &Wanted) {
+        let has_policy = |name: &String, prefix: &IpNet| {
+            wanted.get(name).is_some_and(|wants| wants.networks.behind.contains_key(prefix))
+        };
+        for (&prefix, shared) in sharing {
+            let others = shared.members.iter().filter(|name| !has_policy(name, &prefix));
+            self.indices.extend(others.filter_map(|name| Some(netlink.link(name).ok()?.index)));
+            if has_policy(&shared.active, &prefix) {
+                continue;
+            }
+            let has_table = shared.members.iter().any(|name| has_policy(name, &prefix));
+            let table = if has_table { MARK } else { MAIN_TABLE };
+            let link = netlink.link(&shared.active).ok().filter(|link| link.up);
+            let way = Way::Link { index: link.map_or(0, |link| link.index), source: None, metric: 0 };
+            let route = Route { prefix, table, way };
+            // Nobody else leads there, also while the link is down.
+            self.reserved.insert(place(route));
+            if link.is_some() && self.places.insert(place(route)) {
+                self.routes.insert(route, &shared.active);
+            }
+        }
+    }
+
+    /// Adds what depends on the addresses of this machine, and on the networks of `others` and of other tunnels that lead to the same.
     fn add_networks(
         &mut self,
         netlink: &mut Netlink,
@@ -155,6 +184,7 @@ impl<'a> Collected<'a> {
         wants: &Wants,
         addresses: &[IpNet],
         others: &BTreeSet<IpNet>,
+        sharing: &Sharing,
     ) {
         let networks = &wants.networks;
         if networks.is_empty() {
@@ -162,7 +192,10 @@ impl<'a> Collected<'a> {
         }
         let link = if networks.is_served { netlink.link(name).ok() } else { None };
         let index = link.filter(|link| link.up).map(|link| link.index);
-        let around = Surroundings { index, addresses, others };
+        let is_elsewhere = |shared: &Shared| shared.active != name && shared.members.contains(name);
+        let elsewhere = sharing.iter().filter(|(_, shared)| is_elsewhere(shared));
+        let elsewhere = elsewhere.map(|(prefix, _)| *prefix).collect();
+        let around = Surroundings { index, addresses, others, elsewhere };
         let routes = networks.routes(&around, |to| netlink.outside(to, MARK).ok()?.source);
         self.add_routes(name, routes);
         self.rules.extend(networks.rules(addresses).into_iter().map(|rule| (rule, name)));
@@ -192,21 +225,23 @@ impl Own {
 /// Compares with what is there. What is not wanted is removed: of all that there is, or of what is a process's own.
 pub(super) fn plan<'a>(
     wanted: &'a Wanted,
+    sharing: &'a Sharing,
     kernel: &mut Kernel,
     own: Option<Own>,
 ) -> Result<Plan<'a>, NetlinkError> {
     let netlink = &mut kernel.netlink;
     let addresses = netlink.addresses(None)?;
     let mut collected = Collected::default();
+    collected.add_shared(netlink, sharing, wanted);
     for (name, wants) in wanted {
         collected.add(netlink, name, wants)?;
     }
     let others = wanted.values().flat_map(|wants| &wants.closed).map(|(prefix, _)| *prefix);
     let others = others.filter(|prefix| prefix.prefix_len() > 0).collect();
     for (name, wants) in wanted {
-        collected.add_networks(netlink, name, wants, &addresses, &others);
+        collected.add_networks(netlink, name, wants, &addresses, &others, sharing);
     }
-    let Collected { rules, mut routes, places, missing_addresses, indices } = collected;
+    let Collected { rules, mut routes, places, missing_addresses, indices, .. } = collected;
     let present = kernel.routes()?;
     let is_ours = |route: &Route| match route.way {
         Way::Link { index, .. } => indices.contains(&index) || TABLES.contains(&route.table),

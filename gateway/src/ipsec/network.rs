@@ -119,7 +119,8 @@ pub(super) mod tests {
 
     fn routes_at(settings: &IpSec, index: Option<u32>, addresses: &[&str]) -> BTreeSet<Route> {
         let addresses: Vec<IpNet> = addresses.iter().copied().map(net).collect();
-        let around = Surroundings { index, addresses: &addresses, others: &BTreeSet::new() };
+        let (others, elsewhere) = (&BTreeSet::new(), BTreeSet::new());
+        let around = Surroundings { index, addresses: &addresses, others, elsewhere };
         networks(settings).routes(&around, |_| Some([192, 0, 2, 7].into()))
     }
 

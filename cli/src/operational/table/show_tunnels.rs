@@ -6,8 +6,8 @@ use crate::host::interfaces::Kind;
 use crate::operational::names::Names;
 use crate::operational::{Argument, Entry, Flag, entry};
 use crate::{
-    health, show, show_bottleneck, show_crypto, show_https, show_metrics, show_openvpn, show_path,
-    show_secgw, show_snmp, show_threads,
+    health, show, show_bottleneck, show_crypto, show_failover, show_https, show_metrics, show_openvpn,
+    show_path, show_secgw, show_snmp, show_threads,
 };
 use gateway::openvpn::model::Mode;
 
@@ -183,6 +183,12 @@ pub(super) static ENTRIES: &[Entry] = &[
         show_path::show,
     )
     .asks("/v1/path"),
+    entry(
+        "show failover",
+        "List groups of tunnels that stand in for each other, and which of them packets take",
+        show_failover::show,
+    )
+    .asks("/v1/failover"),
     entry("show path TARGET", "The same for one target", show_path::show)
         .arguments(&[TARGET])
         .asks("/v1/path"),

@@ -46,6 +46,7 @@ async fn every_operation_of_the_document_is_served() {
             Arc::new(secgw::api::Gateways::default()),
             Arc::new(wireguard::api::Interfaces::default()),
             path::service::PathService::default().view(),
+            failover::FailoverService::default().view(),
         ],
     );
     let router = router(shown);
