@@ -195,9 +195,11 @@ impl Sites {
         let bound = |name: &str, at: (&str, u16)| {
             self.lab.enter(name, || UdpSocket::bind(at)).expect("entered").expect("it is free")
         };
-        let (receiver, sender) = (bound("device", (DEVICE, 7778)), bound("provider", (source, 0)));
+        // Any port: a child that another test has just made may still have the last one.
+        let (receiver, sender) = (bound("device", (DEVICE, 0)), bound("provider", (source, 0)));
+        let to = receiver.local_addr().expect("it is bound");
         receiver.set_read_timeout(Some(Duration::from_millis(500))).expect("a time");
-        sender.send_to(b"from outside", (DEVICE, 7778)).expect("sent");
+        sender.send_to(b"from outside", to).expect("sent");
         receiver.recv(&mut [0; 64]).is_ok()
     }
 
