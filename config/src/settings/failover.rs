@@ -1,7 +1,6 @@
 //! `protocols failover`, typed: tunnels that lead to the same networks, in the order in which they are used.
 
 use super::ipsec::{INTERFACE, Peer, Remote};
-use super::openvpn::Mode;
 use super::path_monitor::{has_disabled_peer, is_disabled};
 use super::{Reader, Settings, branches, parsed, set_or_default};
 use crate::tree::Tree;
@@ -116,7 +115,7 @@ impl Reader {
                     let number = number.parse().expect("the schema has checked it");
                     members.push(FailoverMember { number, interface: interface.to_owned(), peer, tunnels });
                 }
-                // What is wrong with it is said already.
+                // The interface has errors of its own, which are reported already.
                 Err(_)
                     if ["wireguard", "openvpn"]
                         .iter()
@@ -207,17 +206,10 @@ fn member(
             fix: "set MEMBER interface to wg0, vtun0 or ipsec0, as postern show interfaces has it".to_owned(),
         });
     };
-    let peer = match (openvpn.mode, peer) {
-        (Mode::Client, _) => "server",
-        (Mode::SiteToSite, _) => "site",
-        (Mode::Server, Some(peer)) => peer,
-        (Mode::Server, None) => {
-            return Err(Wrong {
-                why: format!("{interface} is a server, and has many peers"),
-                fix: "set MEMBER peer to the common name of the client".to_owned(),
-            });
-        }
-    };
+    let peer = openvpn.mode.peer(peer).ok_or_else(|| Wrong {
+        why: format!("{interface} is a server, and has many peers"),
+        fix: "set MEMBER peer to the common name of the client".to_owned(),
+    })?;
     Ok((peer.to_owned(), BTreeSet::new()))
 }
 

@@ -6,7 +6,6 @@
 //! ```
 
 use super::ipsec::{self, INTERFACE, Tunnel};
-use super::openvpn::Mode;
 use super::{Reader, Settings, parsed, set, set_or_default};
 use crate::tree::Tree;
 use ipnet::IpNet;
@@ -326,18 +325,12 @@ fn behind(
             "set TARGET interface to wg0, vtun0 or ipsec0, as postern show interfaces has it".to_owned(),
         ));
     };
-    let peer = match (openvpn.mode, peer) {
-        // The only peer of an interface has no name.
-        (Mode::Client, _) => "server",
-        (Mode::SiteToSite, _) => "site",
-        (Mode::Server, Some(peer)) => peer,
-        (Mode::Server, None) => {
-            return Err((
-                format!("{interface} is a server, and its clients have addresses of no fixed prefix"),
-                "set TARGET peer to the common name of the client".to_owned(),
-            ));
-        }
-    };
+    let peer = openvpn.mode.peer(peer).ok_or_else(|| {
+        (
+            format!("{interface} is a server, and its clients have addresses of no fixed prefix"),
+            "set TARGET peer to the common name of the client".to_owned(),
+        )
+    })?;
     let mtu_command = format!("set interfaces openvpn {interface} mtu");
     Ok(Behind { peer: peer.to_owned(), tunnel: None, mtu: None, mtu_command })
 }

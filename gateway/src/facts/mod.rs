@@ -83,12 +83,26 @@ pub(crate) async fn facts(State(shown): State<Shown>) -> Response {
     }
 }
 
-/// Makes a snapshot; none if a thread has panicked, which has said so.
-async fn collect(shown: &Shown) -> Option<Snapshot> {
+/// The tunnels alone, with their paths, as they are now: where the rest of a snapshot is not needed.
+pub(crate) async fn tunnels(shown: &Shown) -> Vec<Tunnel> {
+    let mut tunnels = of_services(shown).await;
+    if let Some(paths) = shown.paths() {
+        path::attach(&mut tunnels, &paths);
+    }
+    tunnels
+}
+
+async fn of_services(shown: &Shown) -> Vec<Tunnel> {
     let mut tunnels = Vec::new();
     for service in shown.services() {
         tunnels.extend(service.tunnels().await);
     }
+    tunnels
+}
+
+/// Makes a snapshot; none if a thread has panicked, which has said so.
+async fn collect(shown: &Shown) -> Option<Snapshot> {
+    let tunnels = of_services(shown).await;
     let shown = shown.clone();
     let read = move || Snapshot { at: Instant::now(), facts: read(&shown, tunnels), json: OnceLock::new() };
     tokio::task::spawn_blocking(read).await.ok()

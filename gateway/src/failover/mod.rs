@@ -1,7 +1,7 @@
-//! Tunnels that stand in for each other: of those that lead to the same networks, packets take the first that is up.
+//! Tunnels that stand in for each other: packets to networks behind several tunnels take the first tunnel that is up.
 //!
 //! ```text
-//! facts, once a second: state and path of tunnels ──> Group: which is used ──> Host::share: routes
+//! once a second: state and path of tunnels ──> Group: which is used ──> Host::share: routes
 //!                                                        └──> GET /v1/failover
 //! ```
 //! All of them stay connected. What changes is which interface the routes lead to, so no session ends, and nothing leaves in clear.
@@ -13,10 +13,10 @@ mod service;
 pub use service::FailoverService;
 
 use crate::api::Shown;
-use crate::facts::model::Tunnel;
+use crate::facts::{self, model::Tunnel};
 use crate::host::HostHandle;
 use crate::host::sharing::{Shared, Sharing};
-use config::settings::FailoverGroup;
+use config::settings::{FailoverGroup, FailoverMember};
 use group::{Group, Seen};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,8 +24,6 @@ use std::time::{Duration, Instant};
 
 /// How often tunnels are looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The age up to which a snapshot that was made for another request is used.
-const FRESH: Duration = Duration::from_millis(500);
 
 /// The groups, and who leads packets.
 pub struct Kept {
@@ -118,15 +116,14 @@ fn log(name: &str, group: &Group, before: usize) {
 
 fn shown(name: &str, group: &Group, now: Duration) -> model::Group {
     let members = group.settings.members.iter().zip(&group.seen).enumerate();
-    let member =
-        |(place, (member, seen)): (usize, (&config::settings::FailoverMember, &Seen))| model::Member {
-            number: member.number,
-            interface: member.interface.clone(),
-            peer: member.peer.clone(),
-            state: seen.state,
-            up_seconds: seen.since.map(|since| now.saturating_sub(since).as_secs()),
-            is_used: place == group.active,
-        };
+    let member = |(place, (member, seen)): (usize, (&FailoverMember, &Seen))| model::Member {
+        number: member.number,
+        interface: member.interface.clone(),
+        peer: member.peer.clone(),
+        state: seen.state,
+        up_seconds: seen.since.map(|since| now.saturating_sub(since).as_secs()),
+        is_used: place == group.active,
+    };
     model::Group {
         name: name.to_owned(),
         prefixes: group.settings.prefixes.iter().map(ToString::to_string).collect(),
@@ -140,11 +137,9 @@ fn shown(name: &str, group: &Group, now: Duration) -> model::Group {
 pub(crate) async fn watch(shown: Shown) {
     let Some(kept) = shown.failover() else { return };
     loop {
-        if kept.has_any()
-            && let Some(snapshot) = shown.latest().glance(&shown, FRESH).await
-        {
+        if kept.has_any() {
             // Here, and not in a blocking thread: those have no right to change routes.
-            kept.look(&snapshot.facts.tunnels);
+            kept.look(&facts::tunnels(&shown).await);
         }
         tokio::time::sleep(INTERVAL).await;
     }

@@ -34,6 +34,18 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// The peer of an interface as facts name it: that which is `named`, if there may be several.
+    pub(super) fn peer<'a>(&self, named: Option<&'a str>) -> Option<&'a str> {
+        match self {
+            // The only peer has no name.
+            Self::Client => Some("server"),
+            Self::SiteToSite => Some("site"),
+            Self::Server => named,
+        }
+    }
+}
+
+impl Mode {
     /// The word of the configuration.
     pub fn word(self) -> &'static str {
         match self {
