@@ -201,7 +201,7 @@ fn the_table_outlives_the_daemon_and_is_put_back_if_it_is_taken_away() {
     site.lab.run("router", "nft", &["delete", "table", "inet", "postern-firewall"]).expect("deleted");
     wait_until(PATIENCE, || table(&site).contains("to-WAN")).expect("it is put back");
     let said = || site.gateway.logged().contains("postern-firewall went and is put back");
-    wait_until(PATIENCE, said).expect("it is said, after it is done");
+    wait_until(PATIENCE, said).expect("a line of the log");
     let open = "add rule inet postern-firewall to-LAN accept";
     site.lab
         .run("router", "nft", &["insert", "rule", "inet", "postern-firewall", "to-LAN", "accept"])

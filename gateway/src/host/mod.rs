@@ -188,7 +188,8 @@ impl HostHandle {
         state.restore()?.of(name)
     }
 
-    /// Leads packets to networks behind several tunnels by those that are active. What the kernel refuses is logged, and tried again.
+    /// Leads packets to networks behind several tunnels by those that are active. Routes that the kernel refuses are logged, and
+    /// tried again with the next comparison.
     pub fn share(&self, sharing: Sharing) {
         let mut state = self.lock();
         if state.sharing == sharing {

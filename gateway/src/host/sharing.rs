@@ -6,7 +6,7 @@ use super::wants::Wants;
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whom the routes that close these networks belong to. No interface has such a name.
+/// The owner of the routes that close these networks. No interface has such a name.
 pub const OWNER: &str = "protocols failover";
 
 /// A network behind several tunnels.
