@@ -51,7 +51,7 @@ fn possible(processor: &Processor) -> impl Iterator<Item = Capability> {
 
 fn cpu_value(processor: &Processor) -> Value {
     let capabilities: Vec<Value> = possible(processor)
-        .map(|it| json!({ "name": it.name(), "present": processor.has(it), "purpose": it.purpose() }))
+        .map(|it| json!({ "name": name(processor, it), "present": processor.has(it), "purpose": it.purpose() }))
         .collect();
     let packets: Vec<&str> =
         PACKETS.iter().map(|(flag, _)| *flag).filter(|flag| processor.has_flag(flag)).collect();
@@ -70,6 +70,20 @@ fn cpu_value(processor: &Processor) -> Value {
     })
 }
 
+/// What manuals of this kind of processor call it.
+fn name(processor: &Processor, capability: Capability) -> &'static str {
+    match capability {
+        Capability::CarrylessMultiply if !is_x86(processor) => "PMULL",
+        _ => capability.name(),
+    }
+}
+
+/// The two numbers that tell models apart, of this kind of processor.
+fn numbers(processor: &Processor, x86: bool, written: impl Fn(u32) -> String) -> String {
+    let (first, second) = processor.numbers;
+    if is_x86(processor) == x86 { format!("{}, {}", written(first), written(second)) } else { String::new() }
+}
+
 fn cpu_text(processor: &Processor) -> String {
     let unknown = || "unknown".to_owned();
     let lines = [
@@ -77,7 +91,8 @@ fn cpu_text(processor: &Processor) -> String {
         ("CPU(s)", processor.count.to_string()),
         ("Vendor ID", processor.vendor.clone()),
         ("Model name", processor.model.clone()),
-        ("CPU family, model", format!("{}, {}", processor.numbers.0, processor.numbers.1)),
+        ("CPU family, model", numbers(processor, true, |number| number.to_string())),
+        ("Implementer, part", numbers(processor, false, |number| format!("{number:#x}"))),
         ("CPU MHz", processor.megahertz.map_or_else(unknown, |mhz| format!("{mhz:.0}"))),
         ("Hypervisor", processor.hypervisor.clone().unwrap_or_else(|| "none".to_owned())),
     ];
@@ -86,7 +101,7 @@ fn cpu_text(processor: &Processor) -> String {
         filled.map(|(name, value)| format!("{:<20}{value}\n", format!("{name}:"))).collect();
     let yes = |has: bool| if has { "yes" } else { "no" }.to_owned();
     let crypto = possible(processor)
-        .map(|it| vec![it.name().to_owned(), yes(processor.has(it)), it.purpose().to_owned()]);
+        .map(|it| vec![name(processor, it).to_owned(), yes(processor.has(it)), it.purpose().to_owned()]);
     let packets = PACKETS
         .iter()
         .filter(|(flag, _)| processor.has_flag(flag))
