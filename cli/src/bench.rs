@@ -17,6 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
+/// An engine that does not encrypt, alone: for what the path costs without.
+pub(crate) fn without_cipher() -> Arc<Choice> {
+    Arc::new(Choice::among(vec![Arc::new(none::None)]))
+}
+
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]

@@ -25,8 +25,15 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("add system image", IMAGE),
     ("monitor", "postern monitor vpn, postern monitor log"),
     ("poweroff", "systemctl poweroff"),
+    #[cfg(not(feature = "bench"))]
+    ("bench", WITHOUT_BENCH),
+    #[cfg(not(feature = "bench"))]
+    ("demo", WITHOUT_BENCH),
 ];
 
+#[cfg(not(feature = "bench"))]
+const WITHOUT_BENCH: &str =
+    "use a program that was built with the cargo feature `bench`: this one is for routers with little flash";
 const IMAGE: &str = "upgrade the system with its own packages, as apt-get upgrade; Postern is one, and its configuration stays";
 
 /// The error for a command of VyOS that does not exist here.

@@ -7,13 +7,21 @@ mod alerter;
 mod answer;
 mod archiver;
 mod backup;
+#[cfg(feature = "bench")]
 mod bench;
+#[cfg(feature = "bench")]
 mod bench_crypto;
+#[cfg(feature = "bench")]
 mod bench_document;
+#[cfg(feature = "bench")]
 mod bench_fairness;
+#[cfg(feature = "bench")]
 mod bench_look_up;
+#[cfg(feature = "bench")]
 mod bench_openvpn;
+#[cfg(feature = "bench")]
 mod bench_rfc2544;
+#[cfg(feature = "bench")]
 mod bench_secgw;
 mod child;
 mod client;
@@ -135,10 +143,12 @@ enum Verb {
     #[command(hide = true)]
     JoinExchange(join::Asked),
     /// Run benchmarks
+    #[cfg(feature = "bench")]
     Bench(bench::Arguments),
     /// Say what is wrong with the running gateway, and find unused acceleration
     Doctor(doctor::Arguments),
     /// Measure a tunnel between two sites that are built on this machine (needs root)
+    #[cfg(feature = "bench")]
     Demo {
         #[command(subcommand)]
         of: Option<DemoOf>,
@@ -181,6 +191,7 @@ enum Verb {
 }
 
 /// What is demonstrated instead of a tunnel of WireGuard.
+#[cfg(feature = "bench")]
 #[derive(Subcommand)]
 enum DemoOf {
     /// Put two encryptors between two hosts, and show the frames on the wire between them and the counters
@@ -220,8 +231,10 @@ fn main() -> ExitCode {
         Verb::Enroll(arguments) => enroll::run(arguments),
         Verb::Join(arguments) => join::run(arguments),
         Verb::JoinExchange(arguments) => join::serve(&arguments),
+        #[cfg(feature = "bench")]
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::Doctor(arguments) => return ended(doctor::run(arguments)),
+        #[cfg(feature = "bench")]
         Verb::Demo { of, seconds } => {
             bench::note_build();
             bench::clean_up_when_told_to_end().map_err(Into::into).and_then(|()| match of {

@@ -18,11 +18,8 @@ mod tasks;
 use crate::Outcome;
 use background::Caller;
 use clap::Args;
-use crypto::choice::Choice;
-use crypto::engine::none;
 use files::{Directives, Read};
 use gateway::openvpn::convert::Plan;
-use std::sync::Arc;
 
 /// Validates instead of serving. OpenVPN has no such option.
 const CHECK: &str = "--check";
@@ -50,8 +47,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 }
 
 /// For measurements: what the path costs when nothing is encrypted.
+#[cfg(feature = "bench")]
 pub(crate) fn run_without_cipher(directives: Vec<String>) -> Outcome {
-    let none = || Ok(Arc::new(Choice::among(vec![Arc::new(none::None)])));
+    let none = || Ok(crate::bench::without_cipher());
     run_with(Arguments { check: false, tell_when_ready: false, directives }, none)
 }
 

@@ -8,7 +8,6 @@ use crate::{Outcome, agentx, alerter, archiver, dhcp, dns, https, log, machine, 
 use clap::Args;
 use config::Settings;
 use crypto::choice::{Choice, Subject};
-use crypto::engine::none;
 use gateway::daemon;
 use gateway::daemon::file::{ConfigFile, Read};
 use gateway::daemon::order::{Order, Orders};
@@ -70,8 +69,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 }
 
 /// For measurements: what the path costs when nothing is encrypted.
+#[cfg(feature = "bench")]
 pub(crate) fn run_without_cipher(config: PathBuf, api: PathBuf) -> Outcome {
-    let none = |_: &[Subject]| Arc::new(Choice::among(vec![Arc::new(none::None)]));
+    let none = |_: &[Subject]| crate::bench::without_cipher();
     let arguments = Arguments {
         config,
         api,

@@ -6,7 +6,6 @@ use clap::Args;
 use config::settings::Threads;
 use crypto::Cipher;
 use crypto::choice::{Choice, Rules};
-use crypto::engine::none;
 use gateway::api::{self, Shown};
 use gateway::ipsec;
 use gateway::openvpn::api as openvpn;
@@ -119,12 +118,13 @@ fn become_modest(user: Option<&str>) -> Result<Runtime, Failure> {
 }
 
 /// For measurements: the data path without encryption.
+#[cfg(feature = "bench")]
 pub(crate) fn serve_without_cipher(interface: String) -> Outcome {
     log::start()?;
     let runtime = become_modest(None)?;
     let receive_threads = Some(Threads::Count(1));
     let arguments = Arguments { interface, receive_threads, ..Arguments::default() };
-    runtime.block_on(serve(arguments, [None, None], Arc::new(Choice::among(vec![Arc::new(none::None)]))))
+    runtime.block_on(serve(arguments, [None, None], crate::bench::without_cipher()))
 }
 
 /// Starts this program in the background, and waits until it is ready.

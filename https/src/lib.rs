@@ -29,7 +29,11 @@ mod local;
 mod long_bodies;
 pub mod mail;
 pub mod metrics;
+#[cfg(feature = "page")]
 pub mod page;
+#[cfg(not(feature = "page"))]
+#[path = "without_page.rs"]
+mod page;
 mod place;
 mod process;
 mod reply;

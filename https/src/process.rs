@@ -124,6 +124,9 @@ impl Wanted for wire::Page {
     }
 
     fn secured(&self, place: &Place) -> Result<Secured, String> {
+        if let Some(why) = page::REFUSED {
+            return Err(why.to_owned());
+        }
         secured(self.tls.as_ref(), &self.listeners, &self.names, &place.state.join("https/page"))
     }
 

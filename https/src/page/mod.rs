@@ -21,6 +21,9 @@ mod sessions;
 mod stream;
 mod view;
 
+/// Why the page is refused: it is not, in this program.
+pub(crate) const REFUSED: Option<&str> = None;
+
 pub use asked::place;
 pub(crate) use serve::StatusPage;
 pub(crate) use serving::Serving;
