@@ -13,6 +13,8 @@ RUN ?= bench/runs/$(shell date +%F)-$(shell uname -m)
 help:
 	@echo "make demo    two sites on this machine, a tunnel between them, real traffic, a table (root)"
 	@echo "make test    all tests (root for those with network namespaces); NO_SKIP=1 fails those that cannot run"
+	@echo "             ARM=1 also builds for ARM, 15 minutes more, for a tunnel with an emulated router (root)"
+	@echo "             NO_BROWSER=1 fetches no browser: the test of the status page is skipped"
 	@echo "make lint    format, clippy, licences and sources of dependencies"
 	@echo "make fuzz    each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
 	@echo "make bench   all benchmarks, written to RUN=$(RUN) (root)"
@@ -35,8 +37,10 @@ demo:
 	$(MAKE) build
 	target/release/postern demo
 
+export ARM
 test:
 	scripts/setup.sh test
+	[ -z "$(ARM)" ] || scripts/cross.sh machine
 	$(CARGO) test --workspace --features postern-dpdk-shim/double --profile testing --locked --no-fail-fast -- --test-threads 3
 
 lint:

@@ -4,6 +4,8 @@
 #   scripts/cross.sh triple TARGET         what compilers call it
 #   scripts/cross.sh build TARGET          build it: .peers/cross/target/TARGET/postern, stripped
 #   scripts/cross.sh run TARGET WORDS...   run it in an emulated processor
+#   scripts/cross.sh machine               what the tests boot in an emulated ARM machine, in .peers/arm: Debian's kernel, and the program
+#                                          as tests have it, without benchmarks and status page
 # The host needs no other Rust: the compiler and its libraries for ARM are packages of that Debian, and zig (from PyPI) links for the C
 # library of Debian 11, or with musl into a static program.
 set -euo pipefail
@@ -20,6 +22,8 @@ fail() { printf '%s\n' "$@" >&2; exit 1; }
 #   aarch64            any 64-bit ARM; AES and PMULL are found at run time
 #   aarch64-musl, x86_64-musl
 #                      static programs, which need nothing of the machine and can load no engines
+#   aarch64-small-musl, x86_64-small-musl
+#                      the same for little flash: without benchmarks, status page and tables for backtraces
 #   armv7              any 32-bit ARMv7 with hardware floating point
 #   armv7-cortex-a7, armv7-cortex-a9, armv7-cortex-a15, armv7-krait
 #                      the same with NEON, scheduled for this core
@@ -29,6 +33,8 @@ describe() {
     aarch64) triple=aarch64-unknown-linux-gnu emulator=(qemu-aarch64 -cpu cortex-a53) binutils=aarch64-linux-gnu ;;
     aarch64-musl) describe aarch64; static aarch64 ;;
     x86_64-musl) emulator=(env) binutils=x86_64-linux-gnu; static x86_64 ;;
+    aarch64-small-musl) describe aarch64-musl; small ;;
+    x86_64-small-musl) describe x86_64-musl; small ;;
     armv7) triple=armv7-unknown-linux-gnueabihf emulator=(qemu-arm -cpu cortex-a15) binutils=arm-linux-gnueabihf ;;
     armv7-cortex-a7) cpu=cortex-a7 ;;
     armv7-cortex-a9) cpu=cortex-a9 ;;
@@ -50,7 +56,12 @@ static() {
   link=(-Clink-arg=-pie)
 }
 
-list() { printf '%s\n' aarch64 aarch64-musl x86_64-musl armv7 armv7-cortex-a7 armv7-cortex-a9 armv7-cortex-a15 armv7-krait; }
+small() {
+  profile=small rust_flags=-Cforce-unwind-tables=no
+  options+=(--no-default-features -Zbuild-std-features=optimize_for_size)
+}
+
+list() { printf '%s\n' aarch64 aarch64-musl aarch64-small-musl x86_64-musl x86_64-small-musl armv7 armv7-cortex-a7 armv7-cortex-a9 armv7-cortex-a15 armv7-krait; }
 
 # Runs a command in that Debian.
 inside() {
@@ -126,11 +137,46 @@ build() {
   say "cargo-zigbuild, $target: 10 minutes on two cores"
   inside sh -c 'cd /src && exec "$@"' sh env CARGO_TARGET_DIR="/target/cargo/$target" RUSTFLAGS="$rust_flags" \
     CFLAGS="$c_flags" POSTERN_COMMIT="${POSTERN_COMMIT-$(git rev-parse --short=12 HEAD 2> /dev/null || true)}" "${environment[@]}" \
-    cargo-zigbuild rustc --release --locked --package postern --bin postern --target "$triple$version" "${options[@]}" ${CARGO_OPTIONS:-} -- "${link[@]}"
-  from="/target/cargo/$target/$triple/release/postern"
-  inside mkdir -p "/target/$target"
-  inside "$binutils-strip" --strip-unneeded -o "/target/$target/postern" "$from"
-  say "$(du -h --apparent-size "$root/target/$target/postern" | cut -f1) .peers/cross/target/$target/postern"
+    cargo-zigbuild rustc --profile "$profile" --locked --package postern --bin postern --target "$triple$version" "${options[@]}" ${CARGO_OPTIONS:-} -- "${link[@]}"
+  from="/target/cargo/$target/$triple/$profile/postern"
+  inside mkdir -p "/target/$place"
+  inside "$binutils-strip" --strip-unneeded -o "/target/$place/postern" "$from"
+  say "$(du -h --apparent-size "$root/target/$place/postern" | cut -f1) .peers/cross/target/$place/postern"
+}
+
+# A tree that a kernel can boot into, with that kernel and modules in the order in which they are loaded.
+machine() {
+  local tree=.peers/arm/tree modules=(virtio_pci virtio_net tun nf_tables nft_fib_inet) module file
+  profile=testing CARGO_OPTIONS="--no-default-features ${CARGO_OPTIONS:-}" place=machine build
+  if [ ! -f .peers/arm/vmlinuz ]; then
+    say "apt-get download a kernel of Debian for arm64, and busybox"
+    inside sh -ec 'rm -rf /root/machine && mkdir -p /root/machine/tree && cd /root/machine
+      needed() { apt-cache depends --recurse --no-suggests --no-recommends --no-conflicts --no-breaks --no-replaces "$1" | grep "^linux-[bim]"; }
+      apt-get download -qq -o APT::Sandbox::User=root $(needed linux-image-cloud-arm64:arm64) busybox-static:arm64
+      for package in *.deb; do dpkg-deb -x "$package" tree; done'
+    file=$root/root/machine/tree
+    [ -e "$file/lib" ] || ln -s usr/lib "$file/lib"
+    find "$file/lib/modules/" -name '*.ko.xz' -exec xz -d '{}' +
+    version=$(basename "$(find "$file"/lib/modules/ -mindepth 1 -maxdepth 1 | head -n 1)")
+    PATH=$PATH:/sbin:/usr/sbin depmod -b "$file" "$version"
+    rm -rf .peers/arm.new && mkdir -p .peers/arm.new/tree/bin
+    for module in "${modules[@]}"; do
+      PATH=$PATH:/sbin:/usr/sbin modprobe -d "$file" -S "$version" --show-depends "$module"
+    done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' | while read -r module; do
+      cp "$module" .peers/arm.new/
+      basename "$module" >> .peers/arm.new/order-site
+    done
+    cp "$(find "$file" -path '*/bin/busybox' -type f | head -n 1)" .peers/arm.new/tree/bin/
+    cp "$(find "$file" -name 'vmlinuz*' -type f | head -n 1)" .peers/arm.new/vmlinuz
+    rm -rf .peers/arm "$root/root/machine"
+    mv .peers/arm.new .peers/arm
+  fi
+  cp "$root/target/machine/postern" "$tree/bin/"
+  # Its libraries, where the loader looks for them.
+  mkdir -p "$tree/lib"
+  for file in $(inside "$binutils-readelf" -d /target/machine/postern | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+    cp "$(find "$root/usr/lib/aarch64-linux-gnu" "$root/lib/aarch64-linux-gnu" -name "$file" 2> /dev/null | head -n 1)" "$tree/lib/"
+  done
 }
 
 run() {
@@ -146,11 +192,12 @@ if [ "$(id -u)" = 0 ] && [ -z "${CROSS_MOUNTS:-}" ]; then
   exec unshare --mount --propagation private scripts/cross.sh "$@"
 fi
 command=${1:-}
-rust_flags='' c_flags='' target=${2:-} version=.$glibc options=() environment=() link=()
+rust_flags='' c_flags='' profile=${PROFILE:-release} target=${2:-} place=${2:-} version=.$glibc options=() environment=() link=()
 case $command in
   list) list ;;
   triple) describe "$target" && echo "$triple" ;;
   build) describe "$target" && build ;;
+  machine) target=aarch64 && describe aarch64 && machine ;;
   run) describe "$target" && shift 2 && run "$@" ;;
-  *) sed -n 's/^# \?//; 2,6p' "$0" >&2; exit 2 ;;
+  *) sed -n 's/^# \?//; 2,8p' "$0" >&2; exit 2 ;;
 esac

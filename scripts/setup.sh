@@ -22,6 +22,8 @@ case $part in
     # wg and wg-quick, what wireguard-go's own test script uses, and a machine for the kernel's WireGuard and IPsec. The daemons
     # that need that IPsec are not installed: peers.sh brings them.
     packages+=(wireguard-tools ncat iptables kmod qemu-system-x86 busybox-static cpio xz-utils)
+    # A machine of ARM, for our own program.
+    [ -z "${ARM:-}" ] || packages+=(qemu-system-arm debootstrap)
     # What judges the unit; nothing is started.
     packages+=(systemd)
     # Shells whose completion is tested; what copies a configuration from and to another machine; nft, a packet filter in the way.

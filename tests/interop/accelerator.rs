@@ -1,7 +1,7 @@
 //! An accelerator on a bus, switched on and off by commits under traffic: two gateways in an emulated machine to which qemu adds
 //! virtio-crypto. Its device does AES-CBC; the kernel's driver offers it to AF_ALG.
 
-use crate::machine::{Machine, Start, kernel, site};
+use crate::machine::{Machine, Start, X86, kernel, site};
 use crate::support::{lab, postern, skip};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,8 @@ fn a_device_is_switched_on_and_off_by_commits_and_no_packet_is_lost() {
     let folder = TempDir::new().expect("a folder");
     let programs = &[postern(), renamed(folder.path(), "ip", "IP"), renamed(folder.path(), "ping", "pinger")];
     let script = script();
-    let start = Start { modules: "device", programs, tree: None, script: &script, hardware: &DEVICE };
+    let start =
+        Start { board: &X86, modules: "device", programs, tree: None, script: &script, hardware: &DEVICE };
     let machine = Machine::boot(&mut lab, "a", &kernel, &start);
     machine.says("\nEND\n", PATIENCE);
     let said = machine.said();

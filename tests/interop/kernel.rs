@@ -1,7 +1,7 @@
 //! With the kernel's own WireGuard: a stock Debian kernel in an emulated machine, whose network card is a TAP interface in
 //! one of our namespaces.
 
-use crate::machine::{Machine, NETWORK, Start, kernel};
+use crate::machine::{Machine, NETWORK, Start, X86, kernel};
 use crate::support::{answers, daemon, lab};
 use crypto::{PrivateKey, Secret};
 use lab::wireguard::Gateway;
@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// The emulated machine takes seconds for what others do in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+const ENDS: Ends = Ends { ours: "10.90.0.1", theirs: "10.90.0.2" };
 
 /// What the machine does when it boots: a link, a tunnel, a server that says what it received.
 fn init(private: &str, public: &str) -> String {
@@ -70,6 +72,7 @@ fn the_kernel_calls_us_and_we_call_it() {
     let private = base64(theirs.secret().expose());
     let script = init(&private, &ours.public().to_string());
     let boot = Start {
+        board: &X86,
         modules: "wireguard",
         programs: &["wg".into()],
         tree: None,
@@ -80,35 +83,42 @@ fn the_kernel_calls_us_and_we_call_it() {
     machine.says("IT-CALLS-US", PATIENCE);
     machine.says("READY", PATIENCE);
     assert!(answers(&lab, "a", "10.90.0.2") && answers(&lab, "a", "fd90::2"));
-    exchange_files(&lab, &machine);
+    exchange_files(&lab, &machine, ENDS);
 
     // A new daemon knows no session: now we must call.
     lab.kill(gateway.process, rustix::process::Signal::TERM);
     let _gateway = start(&mut lab, "endpoint=192.168.90.2:51820\n");
     wait_until(PATIENCE, || answers(&lab, "a", "10.90.0.2")).expect("we call it");
-    exchange_files(&lab, &machine);
+    exchange_files(&lab, &machine, ENDS);
     assert!(lab.ended(machine.process).is_none());
 }
 
-/// A file each way, compared by its digest.
-fn exchange_files(lab: &Lab, machine: &Machine) {
+/// Addresses in a tunnel, of this side and of the machine.
+#[derive(Clone, Copy)]
+pub struct Ends {
+    pub ours: &'static str,
+    pub theirs: &'static str,
+}
+
+/// A file each way, compared by its digest: the machine takes what comes to port 5000, and sends to port 5001.
+pub fn exchange_files(lab: &Lab, machine: &Machine, ends: Ends) {
+    let (there, here) = (format!("{}:5000", ends.theirs), format!("{}:5001", ends.ours));
     let data: Vec<u8> = (0..1u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
     lab.enter("a", || {
-        let connected = wait_until(PATIENCE, || TcpStream::connect("10.90.0.2:5000").is_ok());
+        let connected = wait_until(PATIENCE, || TcpStream::connect(&there).is_ok());
         connected.expect("it listens");
     })
     .expect("entered");
     let digest = md5(&data);
     // The probing connections above were received as empty files; the server listens again after each.
     let sent = || {
-        let sent =
-            lab.enter("a", || TcpStream::connect("10.90.0.2:5000").and_then(|mut to| to.write_all(&data)));
+        let sent = lab.enter("a", || TcpStream::connect(&there).and_then(|mut to| to.write_all(&data)));
         sent.is_ok_and(|sent| sent.is_ok())
     };
     wait_until(PATIENCE, sent).expect("it takes the file");
     machine.says(&format!("RECEIVED {digest}"), PATIENCE);
     let received = lab.enter("a", || {
-        let listener = TcpListener::bind("10.90.0.1:5001").expect("the port is free");
+        let listener = TcpListener::bind(&here).expect("the port is free");
         let (mut from, _) = listener.accept().expect("it connects");
         from.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let mut received = Vec::new();

@@ -1,4 +1,4 @@
-//! A stock Debian kernel in an emulated machine, which boots into a script of ours.
+//! A stock Debian kernel in an emulated machine, of this processor or of ARM, which boots into a script of ours.
 
 use lab::{Lab, Process, has_program, wait_until};
 use std::path::{Path, PathBuf};
@@ -8,6 +8,30 @@ use tempfile::TempDir;
 
 /// The programs of busybox that scripts use.
 const APPLETS: &str = "sh mount insmod cat ip ping nc md5sum sed dd sleep echo ls poweroff hostname killall chmod mkdir ln grep mknod";
+
+/// What is emulated.
+pub struct Board {
+    emulator: &'static str,
+    /// Arguments of qemu.
+    machine: &'static [&'static str],
+    /// Arguments of the kernel: where its console is.
+    boot: &'static str,
+}
+
+/// One of this processor.
+pub const X86: Board = Board {
+    emulator: "qemu-system-x86_64",
+    machine: &["-m", "512"],
+    // On a busy host the timer is too late for the kernel's check of it, and it gives up.
+    boot: "console=ttyS0 no_timer_check",
+};
+
+/// A small router: one core of 64-bit ARM. 128 of its 256 MB hold the program in a RAM disk, as tests have it.
+pub const ARM: Board = Board {
+    emulator: "qemu-system-aarch64",
+    machine: &["-M", "virt", "-cpu", "cortex-a53", "-m", "256"],
+    boot: "console=ttyAMA0",
+};
 
 /// The folder of the kernel and its modules; says aloud if that, or a program that is `needed`, is missing.
 pub fn kernel(needed: &[&str]) -> Option<PathBuf> {
@@ -50,6 +74,8 @@ set vpn ipsec site-to-site peer b tunnel 1 remote prefix 10.{theirs}.0.0/24
 
 /// What a machine is started with.
 pub struct Start<'a> {
+    /// What it runs on.
+    pub board: &'a Board,
     /// The purpose for which modules are loaded: `wireguard`, `ipsec`, `ike`, `crypto` or `plain`.
     pub modules: &'a str,
     /// Programs that are taken in, with their libraries: names, or paths.
@@ -79,7 +105,9 @@ fn initramfs(directory: &Path, kernel: &Path, start: &Start<'_>) {
     for folder in ["bin", "modules", "proc", "dev", "sys", "tmp", "lib64", "lib/x86_64-linux-gnu"] {
         std::fs::create_dir_all(root.join(folder)).expect("a directory");
     }
-    std::fs::copy(which("busybox"), root.join("bin/busybox")).expect("a copy");
+    if start.tree.is_none_or(|tree| !tree.join("bin/busybox").exists()) {
+        std::fs::copy(which("busybox"), root.join("bin/busybox")).expect("a copy");
+    }
     for name in APPLETS.split(' ') {
         std::os::unix::fs::symlink("busybox", root.join("bin").join(name)).expect("a link");
     }
@@ -92,7 +120,7 @@ fn initramfs(directory: &Path, kernel: &Path, start: &Start<'_>) {
         assert!(copied.success());
     }
     for entry in std::fs::read_dir(kernel).expect("it is there").flatten() {
-        if entry.file_name() != "vmlinuz" {
+        if entry.path().is_file() && entry.file_name() != "vmlinuz" {
             std::fs::copy(entry.path(), root.join("modules").join(entry.file_name())).expect("a copy");
         }
     }
@@ -138,11 +166,12 @@ impl Machine {
         let directory = TempDir::new().expect("a directory");
         initramfs(directory.path(), kernel, start);
         let console = directory.path().join("console");
-        let mut command = lab.command(namespace, "qemu-system-x86_64");
+        let board = start.board;
+        let mut command = lab.command(namespace, board.emulator);
         command
-            .args(["-accel", "tcg", "-m", "512", "-nographic", "-no-reboot"])
-            // On a busy host the timer is too late for the kernel's check of it, and it gives up.
-            .args(["-append", "console=ttyS0 loglevel=1 panic=-1 no_timer_check"])
+            .args(["-accel", "tcg", "-nographic", "-no-reboot"])
+            .args(board.machine)
+            .args(["-append", &format!("{} loglevel=1 panic=-1", board.boot)])
             .arg("-kernel")
             .arg(kernel.join("vmlinuz"))
             .arg("-initrd")

@@ -1,6 +1,7 @@
 //! Postern with other people's WireGuard, IPsec and ESP, and with other people's crypto.
 
 mod accelerator;
+mod arm;
 mod bare;
 mod emulated;
 mod kernel;

@@ -1,6 +1,6 @@
 //! A kernel without nf_tables: a stock Debian kernel in an emulated machine, with only the module TUN loaded.
 
-use crate::machine::{Machine, Start, kernel, site};
+use crate::machine::{Machine, Start, X86, kernel, site};
 use crate::support::{lab, postern, skip};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn a_kernel_without_nf_tables_is_warned_of_and_its_routes_protect() {
          cat /log; ip route show table 220; echo SERVES; sleep 1000\n"
     );
     let programs: &[PathBuf] = &[postern()];
-    let start = Start { modules: "plain", programs, tree: None, script: &script, hardware: &[] };
+    let start = Start { board: &X86, modules: "plain", programs, tree: None, script: &script, hardware: &[] };
     let machine = Machine::boot(&mut lab, "a", &kernel, &start);
     machine.says("\nSERVES\n", PATIENCE);
     let said = machine.said();

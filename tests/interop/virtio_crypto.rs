@@ -1,7 +1,7 @@
 //! With the kernel's crypto API, and with a device on a bus: a stock Debian kernel in an emulated machine, to which qemu adds
 //! virtio-crypto. What runs in there is this program, with the suite that every engine passes.
 
-use crate::machine::{Machine, Start, kernel};
+use crate::machine::{Machine, Start, X86, kernel};
 use crate::support::{lab, unavailable};
 use crypto::Cipher;
 use crypto::choice::{BURSTS, Choice, Rules, SIZES, Slot, Subject};
@@ -104,7 +104,8 @@ fn run(hardware: &[&str], suite: &str) -> Option<String> {
          {name} --nocapture the_crypto_api_has_every_cipher && echo SAID\n\
          echo END; sleep 1000\n"
     );
-    let start = Start { modules: "crypto", programs: &[program], tree: None, script: &script, hardware };
+    let start =
+        Start { board: &X86, modules: "crypto", programs: &[program], tree: None, script: &script, hardware };
     let machine = Machine::boot(&mut lab, "a", &kernel, &start);
     machine.says("\nEND\n", PATIENCE);
     let said = machine.said();

@@ -1,7 +1,7 @@
 //! With the kernel's own IPsec (XFRM), and keys set by hand: ESP without UDP in tunnel and transport mode, with
 //! and without extended sequence numbers, of every cipher that it has.
 
-use crate::machine::{Machine, NETWORK, Start, kernel};
+use crate::machine::{Machine, NETWORK, Start, X86, kernel};
 use crate::manual::Ipsec;
 use crate::support::lab;
 use crypto::cipher::{Cipher, Encryption, Integrity, Pair};
@@ -272,8 +272,14 @@ fn every_cipher_is_that_of_the_kernel() {
         script += &case.script();
     }
     script += "echo READY\nwhile true; do sleep 5; cat /proc/net/xfrm_stat | grep -v ' 0$'; done\n";
-    let boot =
-        Start { modules: "ipsec", programs: &[program], tree: None, script: &script, hardware: NETWORK };
+    let boot = Start {
+        board: &X86,
+        modules: "ipsec",
+        programs: &[program],
+        tree: None,
+        script: &script,
+        hardware: NETWORK,
+    };
     let machine = Machine::boot(&mut lab, "a", &kernel, &boot);
     drop(folder);
     let interface = lab.interface("x");

@@ -4,7 +4,7 @@
 mod libreswan;
 mod openiked;
 
-use crate::machine::{Machine, NETWORK, Start, kernel};
+use crate::machine::{Machine, NETWORK, Start, X86, kernel};
 use crate::strongswan::Ours;
 use crate::support::{lab, skip};
 use lab::{Lab, wait_until};
@@ -146,6 +146,7 @@ impl Pair {
             }
         }
         let boot = Start {
+            board: &X86,
             modules: "ike",
             programs: &[],
             tree: Some(&tree),
