@@ -10,7 +10,7 @@ use lab::{Lab, Process, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::net::UdpSocket;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -204,11 +204,14 @@ impl Sites {
     }
 
     fn shown(gateway: &Postern, more: &[&str]) -> String {
-        let socket = gateway.socket.to_string_lossy();
-        let output = Command::new(postern()).args(["show", "failover", "--api", &socket]).args(more).output();
-        let output = output.expect("it runs");
+        let output = Self::ask(gateway, &[&["failover"], more].concat());
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).expect("text")
+    }
+
+    fn ask(gateway: &Postern, words: &[&str]) -> Output {
+        let socket = gateway.socket.to_string_lossy();
+        Command::new(postern()).arg("show").args(words).args(["--api", &socket]).output().expect("it runs")
     }
 
     /// The interface that a site uses.
@@ -280,6 +283,9 @@ fn watch(sites: &mut Sites) {
     );
     let shown = Sites::shown(&sites.branch, &[]);
     assert!(shown.starts_with("sites: 10.1.0.0/24, switched once; back after 2 s\n"), "{shown}");
+    let health = || String::from_utf8(Sites::ask(&sites.branch, &["health"]).stdout).expect("text");
+    let told = "Packets to 10.1.0.0/24 take ipsec0 (peer office), and not wg0 (peer office).";
+    wait_until(PATIENCE, || health().contains(told)).unwrap_or_else(|error| panic!("{error}: {}", health()));
 
     sites.lab.ip("office", "link set two down").expect("set");
     sites.becomes("vtun0");

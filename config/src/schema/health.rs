@@ -9,6 +9,8 @@ use super::{Inner, Node, Tag, branch, flag, inner, tag, value, values};
 pub const HEALTH_RULES: &[(&str, Option<(u32, u32)>)] = &[
     ("tunnel-down", None),
     ("peer-never-seen", None),
+    ("failover-down", None),
+    ("failover-standby", None),
     ("configuration-refused", None),
     ("drops-rising", Some((1, 10_000_000))),
     ("thread-busy", Some((1, 100))),

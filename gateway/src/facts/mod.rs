@@ -127,6 +127,7 @@ fn read(shown: &Shown, mut tunnels: Vec<Tunnel>) -> Facts {
         },
         process: process::read(Path::new("/proc/self")),
         tunnels,
+        failover: shown.failover().map(|kept| kept.show().groups).unwrap_or_default(),
         drops: shown.drops().drops.into_iter().map(Drop::from).collect(),
         workers: shown.workers().workers,
         threads,

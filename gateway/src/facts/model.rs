@@ -2,6 +2,7 @@
 
 use crate::api::model::{CryptoEngine, Handoff, Offload, Segments, StageTime, Thread, Worker};
 use crate::api::words::words;
+use crate::failover::model::Group;
 use crate::health::model::Rule;
 use crate::path::model::Path;
 use schemars::JsonSchema;
@@ -21,6 +22,9 @@ pub struct Facts {
     pub process: Process,
     /// The tunnels of all protocols, by interface and peer.
     pub tunnels: Vec<Tunnel>,
+    /// Tunnels that stand in for each other.
+    #[serde(default)]
+    pub failover: Vec<Group>,
     /// Every drop reason of every interface.
     pub drops: Vec<Drop>,
     /// The workers that carry packets between TUN and UDP.

@@ -79,7 +79,7 @@ impl Kept {
     }
 
     /// What the API shows.
-    fn show(&self) -> model::Failover {
+    pub(crate) fn show(&self) -> model::Failover {
         let now = self.begun.elapsed();
         let inner = self.lock();
         model::Failover { groups: inner.groups.iter().map(|(name, group)| shown(name, group, now)).collect() }

@@ -4,7 +4,8 @@ use super::writer::{Family, Histogram, Writer, family};
 use gateway::api::model::{
     CryptoEngine, EngineState, Offload, OffloadState, Segments, StageTime, Thread, Worker,
 };
-use gateway::facts::model::{Drop, Facts};
+use gateway::facts::model::{self as tunnel, Drop, Facts};
+use gateway::failover::model::{Group, Member};
 use gateway::health::model::{Rule, State};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,6 +23,12 @@ const OPEN_FILES: Family = family("process_open_fds", "Open file descriptors of 
 const MOST_FILES: Family = family("process_max_fds", "Limit of open file descriptors of the daemon");
 const PROCESS_THREADS: Family = family("process_threads", "Threads of the daemon");
 const STARTED: Family = family("process_start_time", "Start of the daemon").seconds();
+
+const MEMBER_UP: Family =
+    family("postern_failover_member_up", "Whether a tunnel of a group is up, as probes of its path say, too");
+const MEMBER_USED: Family =
+    family("postern_failover_member_used", "Whether packets of the group take this tunnel");
+const SWITCHES: Family = family("postern_failover_switches", "How often a group took another tunnel");
 
 const DROPPED: Family = family("postern_dropped_packets", "Packets dropped, by reason: postern show drops");
 
@@ -74,6 +81,7 @@ pub(super) fn write(writer: &mut Writer<'_>, facts: &Facts) -> fmt::Result {
     writer.gauge(REVISION, facts.daemon.revision)?;
     writer.gauge(REFUSED, Some(facts.daemon.refused_parts))?;
     process(writer, facts)?;
+    failover(writer, &facts.failover)?;
     drops(writer, &facts.drops)?;
     workers(writer, &facts.workers)?;
     stages(writer, &facts.stages)?;
@@ -100,6 +108,19 @@ fn health(writer: &mut Writer<'_>, rules: &[Rule]) -> fmt::Result {
     };
     writer.gauges(HEALTH, all().map(|it| (labels(it), value(it.state))))?;
     writer.gauges(HEALTH_FAILING, all().map(|it| (labels(it), it.failing as u64)))
+}
+
+fn failover(writer: &mut Writer<'_>, groups: &[Group]) -> fmt::Result {
+    let members = || groups.iter().flat_map(|group| group.members.iter().map(move |member| (group, member)));
+    // A group has one tunnel of an interface, and names of peers may be left out.
+    let labels = |group, member| {
+        let (Group { name, .. }, Member { interface, .. }): (&Group, &Member) = (group, member);
+        [("group", name.clone()), ("interface", interface.clone())]
+    };
+    let is_up = |member: &Member| u64::from(member.state == tunnel::State::Up);
+    writer.gauges(MEMBER_UP, members().map(|(group, it)| (labels(group, it), is_up(it))))?;
+    writer.gauges(MEMBER_USED, members().map(|(group, it)| (labels(group, it), u64::from(it.is_used))))?;
+    writer.counters(SWITCHES, groups.iter().map(|group| ([("group", group.name.as_str())], group.switches)))
 }
 
 fn process(writer: &mut Writer<'_>, facts: &Facts) -> fmt::Result {

@@ -4,6 +4,7 @@ use gateway::api::model::{
     Thread, Worker,
 };
 use gateway::facts::model::{Daemon, Drop, Process, Protocol, State, Tunnel};
+use gateway::failover::model::{Group, Member};
 use gateway::health::model::{Rule, Severity, State as RuleState};
 use gateway::path::model::{Mtu, Path};
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,6 +92,17 @@ fn facts() -> Facts {
             Tunnel { tunnel: Some(2), ..tunnel(Protocol::Ipsec, "ipsec0", "madrid", State::Down) },
             tunnel(Protocol::OpenVpn, "vtun0", "a \"quoted\" \\ name\n", State::Up),
         ],
+        failover: vec![Group {
+            name: "hq".to_owned(),
+            members: vec![Member {
+                interface: "wg0".to_owned(),
+                peer: "berlin".to_owned(),
+                state: State::Up,
+                ..Member::default()
+            }],
+            switches: 3,
+            ..Group::default()
+        }],
         drops: vec![Drop {
             interface: "wg0".to_owned(),
             reason: "bad-tag".to_owned(),
@@ -252,6 +264,9 @@ fn the_gateway_as_a_whole_is_there() {
         "process_start_time_seconds 1700000000",
         r#"postern_dropped_packets_total{interface="wg0",direction="inbound",reason="bad-tag"} 6"#,
         r#"postern_dropped_packets_total{interface="wg0",direction="outbound",reason="bad-tag"} 0"#,
+        r#"postern_failover_member_up{group="hq",interface="wg0"} 1"#,
+        r#"postern_failover_member_used{group="hq",interface="wg0"} 0"#,
+        r#"postern_failover_switches_total{group="hq"} 3"#,
         r#"postern_thread_cpu_seconds_total{thread="wg0 crypto"} 2.0"#,
         r#"postern_handoff_waiting_bursts{interface="wg0"} 10"#,
         r#"postern_offload_packets_total{interface="wg0",offload="udp-gso"} 12"#,

@@ -7,6 +7,7 @@ use super::super::sight::{Sight, drops};
 use super::{Found, Trouble, part};
 use crate::api::model::{CryptoEngine, EngineState, Offload, OffloadState, Thread};
 use crate::facts::model::{Protocol, State, Tunnel};
+use crate::failover::model::Group;
 use crate::path::model::{Mtu, Path, State as Reach};
 use std::collections::BTreeMap;
 
@@ -55,6 +56,36 @@ pub(super) fn never_seen(sight: &Sight<'_>, _: u32) -> Found {
         Trouble::new(name(tunnel), sentence, explain(tunnel))
     };
     Ok(sight.now.tunnels.iter().filter(is_unseen).map(one).collect())
+}
+
+/// Nothing carries the packets of such a group.
+pub(super) fn failover_down(sight: &Sight<'_>, _: u32) -> Found {
+    let is_down = |group: &&Group| group.members.iter().all(|member| member.state != State::Up);
+    let one = |group: &Group| {
+        let sentence =
+            format!("No tunnel to {} is up: packets to it are dropped.", group.prefixes.join(", "));
+        Trouble::new(group.name.clone(), sentence, "postern show failover")
+    };
+    Ok(sight.now.failover.iter().filter(is_down).map(one).collect())
+}
+
+/// Packets take another tunnel than they should. If it is down too, that is told so.
+pub(super) fn failover_standby(sight: &Sight<'_>, _: u32) -> Found {
+    let one = |group: &Group| {
+        let first = group.members.first()?;
+        let used = group.members.iter().find(|member| member.is_used && member.state == State::Up)?;
+        let sentence = format!(
+            "Packets to {} take {} (peer {}), and not {} (peer {}).",
+            group.prefixes.join(", "),
+            used.interface,
+            used.peer,
+            first.interface,
+            first.peer
+        );
+        (used.number != first.number)
+            .then(|| Trouble::new(group.name.clone(), sentence, "postern show failover"))
+    };
+    Ok(sight.now.failover.iter().filter_map(one).collect())
 }
 
 pub(super) fn refused(sight: &Sight<'_>, _: u32) -> Found {

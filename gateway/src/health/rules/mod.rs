@@ -136,6 +136,8 @@ use Find::{Daemon, Machine};
 pub static RULES: &[Rule] = &[
     rule("tunnel-down", Critical, 10, "tunnels that should be up and are not", Daemon(facts::tunnel_down)),
     rule("peer-never-seen", Warning, 300, "peers that have never completed a handshake", Daemon(facts::never_seen)),
+    rule("failover-down", Critical, 10, "groups of tunnels of which none is up", Daemon(facts::failover_down)),
+    rule("failover-standby", Warning, 60, "groups of tunnels whose packets take another than the first", Daemon(facts::failover_standby)),
     rule("configuration-refused", Critical, 10, "parts of the configuration that are not in force", Daemon(facts::refused)),
     rule("drops-rising", Warning, 10, "interfaces that drop {} packets a second or more", Daemon(facts::drops_rising)).from(10),
     rule("thread-busy", Warning, 30, "threads that use {}% of a processor", Daemon(facts::thread_busy)).from(95),
