@@ -3,12 +3,13 @@
 use crate::{Failure, import, place};
 use clap::{Args, Subcommand};
 use config::{Text, export, parse};
+use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Subcommand)]
 pub(crate) enum To {
-    /// OpenWrt: the packages network and postern, for `uci -m import`
+    /// OpenWrt: the packages network and postern
     Uci(Options),
 }
 
@@ -22,6 +23,9 @@ pub(crate) struct Options {
     /// The configuration to export
     #[arg(value_name = "FILE", default_value = place::CONFIG)]
     file: PathBuf,
+    /// Only this package, as `uci -m import NAME` reads it
+    #[arg(long, value_name = "NAME", value_parser = ["network", "postern"])]
+    package: Option<String>,
     /// Write the packages to a new file that only its owner can read
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -42,7 +46,16 @@ pub(crate) fn run(to: &To) -> Result<ExitCode, Failure> {
         }
     };
     let exported = export::uci(&tree)?;
-    import::deliver(exported.text.bytes(), options.output.as_deref())?;
+    let mut text = Text::default();
+    for (name, package) in [("network", &exported.network), ("postern", &exported.postern)] {
+        let package = package.as_str().unwrap_or_default();
+        match options.package.as_deref() {
+            None => write!(text, "package {name}\n{package}\n")?,
+            Some(wanted) if wanted == name => write!(text, "{package}")?,
+            Some(_) => {}
+        }
+    }
+    import::deliver(text.bytes(), options.output.as_deref())?;
     for (branch, count) in &exported.as_lines {
         eprintln!("{branch}: UCI has no words for {count} lines: list set in the package postern");
     }

@@ -6,21 +6,23 @@
 //! ```
 //! Nothing is lost: what is written is imported again, and must be the same configuration.
 
-use crate::import::{Files, Format, Source, Wanted, import};
+use crate::import::{Files, Format, Outcome, Source, Wanted, import};
 use crate::schema::key_of;
 use crate::token::words;
 use crate::{Text, Tree, parse, print};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 use std::io;
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// A configuration as UCI, for `uci -m import`.
+/// A configuration as UCI.
 #[derive(Debug)]
 pub struct Exported {
-    /// The packages `network` and `postern`, with secrets.
-    pub text: Text,
+    /// The package of interfaces and peers, with secrets, for `uci -m import network`.
+    pub network: Text,
+    /// The package of all other lines, with secrets.
+    pub postern: Text,
     /// How many lines became options of UCI.
     pub options: usize,
     /// Branches without words in UCI, and how many lines they have: these are in the package `postern` as they are.
@@ -96,11 +98,13 @@ pub fn uci(tree: &Tree) -> Result<Exported, String> {
         let branch = words.get(1..words.len().min(3)).unwrap_or_default().join(" ");
         *as_lines.entry(branch).or_insert(0) += 1;
     }
-    let mut text = Text::default();
-    // It grows as it must.
-    let _ = write(&interfaces, &shown, &lines, &mut text);
-    same(tree, &text)?;
-    Ok(Exported { text, options, as_lines })
+    let (mut network, mut postern) = (Text::default(), Text::default());
+    // They grow as they must.
+    let _ = write_network(&interfaces, &shown, &mut network);
+    let _ = write_lines(&lines, &mut postern);
+    let exported = Exported { network, postern, options, as_lines };
+    same(tree, &exported)?;
+    Ok(exported)
 }
 
 fn show<'a>(shown: &mut Vec<(String, &'a str)>, name: &str, kind: &'a str) {
@@ -149,18 +153,25 @@ fn named(table: &[(&str, &'static str)], word: &str) -> Option<&'static str> {
     table.iter().find(|(known, _)| *known == word).map(|(_, option)| *option)
 }
 
-fn write(
+fn write_network(
     interfaces: &BTreeMap<String, Interface>,
     shown: &[(String, &str)],
-    lines: &[(&str, Zeroizing<String>)],
     text: &mut Text,
 ) -> std::fmt::Result {
-    writeln!(text, "package network")?;
+    // Names of sections are those of the whole package.
+    let mut used: HashSet<String> =
+        interfaces.keys().chain(shown.iter().map(|(name, _)| name)).cloned().collect();
     for (name, interface) in interfaces {
         write!(text, "\nconfig interface '{name}'\n\toption proto 'postern_wireguard'\n")?;
         options(&interface.own, text)?;
         for (peer, own) in &interface.peers {
-            write!(text, "\nconfig wireguard_{name}\n\toption name {}\n", &*quoted(peer))?;
+            let kept = peer.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
+            let section = format!("{name}_{}", kept.collect::<String>());
+            write!(text, "\nconfig wireguard_{name}")?;
+            if used.insert(section.clone()) {
+                write!(text, " '{section}'")?;
+            }
+            write!(text, "\n\toption name {}\n", &*quoted(peer))?;
             options(own, text)?;
             if own.iter().any(|(name, _)| *name == "allowed_ips") {
                 writeln!(text, "\toption route_allowed_ips '1'")?;
@@ -170,7 +181,10 @@ fn write(
     for (name, kind) in shown {
         write!(text, "\nconfig interface '{name}'\n\toption proto 'postern_{kind}'\n")?;
     }
-    write!(text, "\npackage postern\n")?;
+    Ok(())
+}
+
+fn write_lines(lines: &[(&str, Zeroizing<String>)], text: &mut Text) -> std::fmt::Result {
     if !lines.is_empty() {
         write!(text, "\nconfig lines 'main'\n")?;
     }
@@ -206,18 +220,21 @@ fn quoted(value: &str) -> Zeroizing<String> {
 }
 
 /// Reads what was written, and compares.
-fn same(tree: &Tree, text: &Text) -> Result<(), String> {
-    let mut copy = Text::default();
-    let _ = copy.write_str(text.as_str().unwrap_or_default());
-    let source = Source { name: "network".to_owned(), text: copy };
+fn same(tree: &Tree, exported: &Exported) -> Result<(), String> {
+    let source = |name: &str, text: &Text| {
+        let mut copy = Text::default();
+        // It grows as it must.
+        let _ = copy.write_str(text.as_str().unwrap_or_default());
+        Source { name: name.to_owned(), text: copy }
+    };
+    let sources = [source("network", &exported.network), source("postern", &exported.postern)];
     let imported =
-        import(Format::Uci(Wanted::Own), &[source], &Nothing, &[]).map_err(|error| error.to_string())?;
+        import(Format::Uci(Wanted::Own), &sources, &Nothing, &[]).map_err(|error| error.to_string())?;
     let read = parse(imported.text.as_str().unwrap_or_default());
     if read.is_ok_and(|read| read == *tree) {
         return Ok(());
     }
-    let left =
-        imported.entries.iter().find(|entry| matches!(entry.outcome, crate::import::Outcome::Left { .. }));
+    let left = imported.entries.iter().find(|entry| matches!(entry.outcome, Outcome::Left { .. }));
     let what = left.map(|entry| format!(": {} is not read again", entry.option)).unwrap_or_default();
     Err(format!("UCI cannot say this configuration{what}"))
 }

@@ -1,8 +1,8 @@
 //! Configurations of other programs. Each line that comes of one is of the grammar, and each entry of the report has its place.
 
 use config::Text;
-use config::import::{Files, Format, Source, Wanted, import};
 use config::export;
+use config::import::{Files, Format, Source, Wanted, import};
 use std::io;
 use std::path::Path;
 

@@ -1,8 +1,9 @@
 //! UCI of OpenWrt: stock tunnels, what its own daemon serves, and the way back.
 
 use super::{assert_lines, files, left, lines, refused, text};
+use config::export::{self, Exported};
 use config::import::{Format, Imported, Outcome, Wanted};
-use config::{export, parse};
+use config::parse;
 use std::path::Path;
 
 const ALL: Format = Format::Uci(Wanted::All);
@@ -161,16 +162,22 @@ fn a_file_that_is_not_uci_is_refused() {
     assert!(refused(ALL, "[Interface]\n").contains("no word of UCI"));
 }
 
+/// Both packages in one text.
+fn whole(exported: &Exported) -> String {
+    let [network, postern] = [&exported.network, &exported.postern].map(|text| text.as_str().expect("UTF-8"));
+    format!("package network\n{network}\npackage postern\n{postern}")
+}
+
 /// A configuration, as UCI, as a configuration.
 fn there_and_back(name: &str, content: &str) {
     let tree = parse(content).unwrap_or_else(|errors| panic!("{name}: {errors:?}"));
     let exported = export::uci(&tree).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let uci = exported.text.as_str().expect("UTF-8");
-    let imported = text(OWN, uci);
+    let uci = whole(&exported);
+    let imported = text(OWN, &uci);
     let again = parse(imported.text.as_str().expect("UTF-8")).expect("it was read");
     assert!(again == tree, "{name}: {again:?}\nis not\n{tree:?}");
     let uci_again = export::uci(&again).expect("it was exported");
-    assert_eq!(uci_again.text.as_str(), Ok(uci), "{name}");
+    assert_eq!(whole(&uci_again), uci, "{name}");
 }
 
 #[test]
@@ -209,9 +216,10 @@ fn what_uci_has_no_words_for_comes_back_as_lines() {
 fn uci_has_words_for_wireguard() {
     let tree = parse("set interfaces wireguard wg0 port 51820\nset system ip forwarding\n").expect("right");
     let exported = export::uci(&tree).expect("it can be said");
-    let expected = "package network\n\nconfig interface 'wg0'\n\toption proto 'postern_wireguard'\n\toption listen_port '51820'\n\n\
-                    package postern\n\nconfig lines 'main'\n\tlist set 'system ip forwarding'\n";
-    assert_eq!(exported.text.as_str(), Ok(expected));
+    let network =
+        "\nconfig interface 'wg0'\n\toption proto 'postern_wireguard'\n\toption listen_port '51820'\n";
+    assert_eq!(exported.network.as_str(), Ok(network));
+    assert_eq!(exported.postern.as_str(), Ok("\nconfig lines 'main'\n\tlist set 'system ip forwarding'\n"));
     assert_eq!((exported.options, exported.as_lines["system ip"]), (1, 1));
 }
 
