@@ -40,11 +40,12 @@ enum From {
     Swanctl(Options),
     /// strongSwan and libreswan: ipsec.conf, and the ipsec.secrets beside it or given behind it
     IpsecConf(Options),
-    /// OpenWrt: files of /etc/config, or the folder, of which network, openvpn, ipsec and postern are read
+    /// OpenWrt: files of /etc/config, or the folder, of which packages network, openvpn, ipsec and postern are read
     Uci {
         #[command(flatten)]
         options: Options,
-        /// Take only what this OpenWrt serves by Postern: the package postern, and interfaces of protocols that begin with postern_
+        /// Take only what this OpenWrt serves by Postern: the package postern, and interfaces of protocols that begin with postern_; what
+        /// matters for security must not be left
         #[arg(long)]
         only_postern: bool,
     },
@@ -95,13 +96,23 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     };
     let imported = import::import(format, &sources, &disk, &options.local)?;
     deliver(imported.text.bytes(), options.output.as_deref())?;
-    let report = Report::new(&imported);
+    let mut report = Report::new(&imported);
+    if format == Format::Uci(Wanted::Own) && report.left_security > 0 {
+        // Nobody reads the report of a configuration that is made at each start.
+        report.valid = false;
+        let fix = Some("correct these options, or remove them".to_owned());
+        report.problems.push(Shown {
+            place: None,
+            reason: "what is left matters for security".to_owned(),
+            fix,
+        });
+    }
     if options.json {
         eprintln!("{}", serde_json::to_string_pretty(&report)?);
     } else {
         eprint!("{}", report.text());
     }
-    Ok(if imported.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The packages of UCI that may have tunnels.

@@ -118,7 +118,7 @@ fn peers_of(interface: &str, peers: &mut Vec<(String, Section)>) -> Vec<Section>
 /// An interface that netifd shows; lines of ours configure it.
 fn shown(kind: &str, mut section: Section, draft: &mut Draft) {
     section.take("proto").into_iter().for_each(|proto| draft.take(&proto.origin, &[]));
-    of_netifd(&mut section, true, draft);
+    of_netifd(&mut section, None, draft);
     let disabled = section.take("disabled");
     let (name, words) = match kind {
         "openvpn" => (link(&section, "openvpn"), "interfaces openvpn"),
@@ -152,44 +152,38 @@ fn shown(kind: &str, mut section: Section, draft: &mut Draft) {
     leave_rest(section, draft, "it is not an option of this protocol");
 }
 
-/// Takes out the options that netifd carries out. Of a stock interface, Postern sets addresses and routes by itself.
-pub(super) fn of_netifd(section: &mut Section, is_own: bool, draft: &mut Draft) {
-    for name in OF_NETIFD {
-        let found: Vec<Setting> = section.settings.extract_if(.., |setting| setting.name == *name).collect();
-        for Setting { origin, value, .. } in found {
-            match *name {
-                "auto" | "dns" | "dns_search" | "dns_metric" | "peerdns" | "delegate" | "force_link"
-                | "zone"
-                    if is_own =>
-                {
-                    draft.translate(&origin, &[], "netifd carries it out");
-                }
-                "auto" if matches!(value.as_str(), "1" | "on" | "true" | "yes" | "enabled") => {
-                    draft.take(&origin, &[])
-                }
-                "delegate" | "force_link" | "peerdns" | "dns_metric" | "multipath" => {
-                    draft.leave(&origin, "it is for netifd", "nothing");
-                }
-                "dns" | "dns_search" => {
-                    draft.leave_open(
-                        &origin,
-                        "Postern does not set name servers: queries go to those of the system",
-                        "set them in the system",
-                    );
-                }
-                "auto" => draft.leave(
-                    &origin,
-                    "Postern starts it with the daemon",
-                    "set the interface to disable until it is wanted",
-                ),
-                _ => {
-                    draft.leave_open(
-                        &origin,
-                        "Postern sets routes and addresses itself, in the main table",
-                        "name in allowed-ips what the peer is to get",
-                    );
-                }
+/// Takes out the options that netifd carries out. `stock` is the path of an interface that netifd does not go on with.
+pub(super) fn of_netifd(section: &mut Section, stock: Option<&str>, draft: &mut Draft) {
+    let found: Vec<Setting> =
+        section.settings.extract_if(.., |setting| OF_NETIFD.contains(&setting.name.as_str())).collect();
+    for setting in found {
+        let origin = &setting.origin;
+        match (setting.name.as_str(), stock) {
+            (
+                "auto" | "delegate" | "dns" | "dns_metric" | "dns_search" | "force_link" | "peerdns" | "zone",
+                None,
+            ) => {
+                draft.translate(origin, &[], "netifd carries it out");
             }
+            (_, None) => draft.leave(origin, OWN_ROUTES, "name in allowed_ips what the peer is to get"),
+            ("auto", Some(_)) if is_on(&setting) => draft.take(origin, &[]),
+            ("auto", Some(path)) => {
+                let why = "it is brought up by hand: delete this line then";
+                draft.translate(origin, &[(format!("{path} disable"), None)], why);
+            }
+            ("delegate" | "dns_metric" | "force_link" | "multipath" | "peerdns", Some(_)) => {
+                draft.leave(origin, "it is for netifd", "nothing");
+            }
+            ("dns" | "dns_search", Some(_)) => {
+                let why = "Postern does not set name servers: queries go to those of the system";
+                draft.leave_open(origin, why, "set them in the system");
+            }
+            ("zone", Some(_)) => {
+                draft.leave_open(origin, "it is for the firewall of OpenWrt", "see the zones of the router")
+            }
+            _ => draft.leave_open(origin, OWN_ROUTES, "name in allowed-ips what the peer is to get"),
         }
     }
 }
+
+const OWN_ROUTES: &str = "Postern sets routes and addresses itself, in the main table";

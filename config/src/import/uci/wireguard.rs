@@ -36,7 +36,7 @@ pub(super) fn import(
     draft.take(&section.origin, &[(path.clone(), None)]);
     let mut interface = Interface { path, names: HashSet::new(), peers: 0, full: None };
     interface.own(&mut section, draft);
-    of_netifd(&mut section, is_own, draft);
+    of_netifd(&mut section, Some(interface.path.as_str()).filter(|_| !is_own), draft);
     leave_rest(section, draft, "it is not an option of WireGuard");
     // Names that are set come before those that are made.
     let (named, others): (Vec<Section>, Vec<Section>) =

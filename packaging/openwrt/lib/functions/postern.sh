@@ -16,7 +16,8 @@ postern_log() {
 	logger -t postern -p "daemon.$1" "$2"
 }
 
-# Makes the configuration. If the daemon would refuse it, the one before stays, and the reason is in the log.
+# Makes the configuration. If the daemon would refuse it, or a part of it that matters for security
+# would be left, the one before stays, and the reason is in the log.
 postern_write() {
 	local folder="${POSTERN_CONF%/*}" new report file files=
 
@@ -29,12 +30,11 @@ postern_write() {
 	# No path of ours has a space.
 	# shellcheck disable=SC2086
 	if ! "$POSTERN" import uci --only-postern $files > "$new" 2> "$report"; then
-		grep -e '^refused: ' -e ': error: ' "$report" | while read -r file; do postern_log err "$file"; done
+		grep -e '^refused: ' -e ': left, matters for security' "$report" | while read -r file; do postern_log err "$file"; done
 		postern_log err "the configuration is as before: postern import uci --only-postern $POSTERN_UCI says what is wrong"
 		rm -f "$new" "$report"
 		return 1
 	fi
-	grep ': left, matters for security' "$report" | while read -r file; do postern_log warn "$file"; done
 	postern_downs "$new" > "$report" && cat "$report" >> "$new"
 	rm -f "$report"
 	chmod 0600 "$new"
