@@ -11,8 +11,9 @@ if [ -n "$IPKG_INSTROOT" ]; then
 	exit 0
 fi
 /etc/init.d/postern enable
-# Another version of the program is not another instance for procd: restart ends the one before.
-/etc/init.d/postern restart
+# Another version of the program is not another instance for procd: the one before is stopped.
+/etc/init.d/postern stop 2> /dev/null
+/etc/init.d/postern start
 # netifd learns of protocols when it starts.
 ubus call network get_proto_handlers 2> /dev/null | grep -q postern_wireguard ||
 	echo "postern: restart netifd once, for its new protocols: /etc/init.d/network restart"

@@ -36,6 +36,8 @@ postern_write() {
 		return 1
 	fi
 	postern_downs "$new" > "$report" && cat "$report" >> "$new"
+	# It is moved into place as a whole: without a tunnel, there is none in UCI.
+	echo "set system allow-empty" >> "$new"
 	rm -f "$report"
 	chmod 0600 "$new"
 	# The daemon becomes this user, and reads the file again by itself.
