@@ -169,7 +169,7 @@ fn connection(
                     children.sections.push(child(part.clone(), kind, parts, used, &mut connection, draft));
                 }
                 None => {
-                    draft.leave_open(&name.origin, "there is no section of this name", "correct the name")
+                    draft.leave_open(&name.origin, "there is no section of this name", "correct the name");
                 }
             }
         }
@@ -317,9 +317,8 @@ fn child(
 /// An action in the words of swanctl.conf.
 fn action(setting: Setting, name: &str) -> Setting {
     let value = match (name, setting.value.as_str()) {
-        ("start_action", "add") => "none",
+        ("start_action", "add") | ("close_action", "clear") => "none",
         (_, "route" | "hold") => "trap",
-        ("close_action", "clear") => "none",
         ("close_action", "restart") => "start",
         (_, other) => other,
     };

@@ -179,7 +179,7 @@ pub(super) fn of_netifd(section: &mut Section, stock: Option<&str>, draft: &mut 
                 draft.leave_open(origin, why, "set them in the system");
             }
             ("zone", Some(_)) => {
-                draft.leave_open(origin, "it is for the firewall of OpenWrt", "see the zones of the router")
+                draft.leave_open(origin, "it is for the firewall of OpenWrt", "see the zones of the router");
             }
             _ => draft.leave_open(origin, OWN_ROUTES, "name in allowed-ips what the peer is to get"),
         }

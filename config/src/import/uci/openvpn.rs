@@ -145,9 +145,9 @@ impl Interface<'_, '_> {
             });
         }
         for (name, why) in WITHOUT_EFFECT {
-            take_members(&mut section, name)
-                .iter()
-                .for_each(|it| self.draft.translate(&it.origin, &[], *why));
+            for setting in take_members(&mut section, name) {
+                self.draft.translate(&setting.origin, &[], *why);
+            }
         }
         for setting in std::mem::take(&mut section.settings) {
             self.option(&setting);
@@ -180,16 +180,16 @@ impl Interface<'_, '_> {
                 None => self.directive(setting),
             },
             ("server_ipv6", [prefix]) if self.is_server => {
-                self.draft.take(origin, &[(self.at("server subnet"), Some(prefix))])
+                self.draft.take(origin, &[(self.at("server subnet"), Some(prefix))]);
             }
             ("topology", ["subnet"]) if self.is_server => {
-                self.draft.take(origin, &[(self.at("server topology"), Some("subnet"))])
+                self.draft.take(origin, &[(self.at("server topology"), Some("subnet"))]);
             }
             ("topology", ["net30"]) if self.is_server => {
-                self.draft.take(origin, &[(self.at("server topology"), Some("net30"))])
+                self.draft.take(origin, &[(self.at("server topology"), Some("net30"))]);
             }
             ("max_clients", [count]) if self.is_server => {
-                self.draft.take(origin, &[(self.at("server max-connections"), Some(count))])
+                self.draft.take(origin, &[(self.at("server max-connections"), Some(count))]);
             }
             ("push", _) if self.is_server => self.push(setting),
             ("tun_mtu", [bytes]) => self.draft.take(origin, &[(self.at("mtu"), Some(bytes))]),
@@ -365,7 +365,9 @@ impl Interface<'_, '_> {
             self.draft.imply(&origin, &format!("pki openvpn shared-secret {key} key"), Some(&digits));
             self.draft.take(&origin, &[(self.at(word), Some(&key))]);
         }
-        direction.into_iter().for_each(|setting| self.draft.take(&setting.origin, &[]));
+        if let Some(setting) = direction {
+            self.draft.take(&setting.origin, &[]);
+        }
     }
 
     /// The digits of a static key in a file.

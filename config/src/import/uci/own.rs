@@ -28,7 +28,12 @@ pub(super) fn import(blocks: Vec<Block>, draft: &mut Draft) -> Vec<Setting> {
                 leave_rest(section, draft, "it is not an option of a section of type lines");
             }
             _ => {
-                section.refuse(draft, true, "no type of this package", "write config lines, or config daemon")
+                section.refuse(
+                    draft,
+                    true,
+                    "no type of this package",
+                    "write config lines, or config daemon",
+                );
             }
         }
     }

@@ -124,7 +124,7 @@ fn begin(kind: &str, name: Option<&str>, place: &Place, package: &mut Package) {
     let known = name.and_then(|name| package.blocks.iter().position(|block| block.section.name == name));
     if let Some(index) = known {
         let mut block = package.blocks.remove(index);
-        block.kind = kind.to_owned();
+        kind.clone_into(&mut block.kind);
         return package.blocks.push(block);
     }
     let number = package.blocks.iter().filter(|block| block.kind == kind).count();

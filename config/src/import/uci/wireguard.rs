@@ -102,17 +102,17 @@ impl Interface {
         match section.take("preshared_key") {
             // Of no effect, as wg shows it.
             Some(setting) if key_of(&setting.value).is_some_and(|key| *key == [0; 32]) => {
-                draft.take(&setting.origin, &[])
+                draft.take(&setting.origin, &[]);
             }
             Some(setting) => draft.take(&setting.origin, &[(at("preshared-key"), Some(&setting.value))]),
             None => {}
         }
         match section.take("persistent_keepalive") {
             Some(setting) if *setting.value == "0" || &**setting.value == "off" => {
-                draft.take(&setting.origin, &[])
+                draft.take(&setting.origin, &[]);
             }
             Some(setting) => {
-                draft.take(&setting.origin, &[(at("persistent-keepalive"), Some(&setting.value))])
+                draft.take(&setting.origin, &[(at("persistent-keepalive"), Some(&setting.value))]);
             }
             None => {}
         }
