@@ -120,9 +120,12 @@ const PACKAGES: [&str; 4] = ["network", "openvpn", "ipsec", "postern"];
 
 /// Names the files of packages instead of the folder that they are in.
 fn packages(options: Options) -> Options {
-    let files = options.files.iter().flat_map(|file| match file.is_dir() {
-        true => PACKAGES.iter().map(|name| file.join(name)).filter(|file| file.exists()).collect(),
-        false => vec![file.clone()],
+    let files = options.files.iter().flat_map(|file| {
+        if file.is_dir() {
+            PACKAGES.iter().map(|name| file.join(name)).filter(|file| file.exists()).collect()
+        } else {
+            vec![file.clone()]
+        }
     });
     Options { files: files.collect(), ..options }
 }
