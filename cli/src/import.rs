@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     deliver(imported.text.bytes(), options.output.as_deref())?;
     let mut report = Report::new(&imported);
     if format == Format::Uci(Wanted::Own) && report.left_security > 0 {
-        // Nobody reads the report of a configuration that is made at each start.
+        // This configuration is made at each start, when its report is not read.
         report.valid = false;
         let fix = Some("correct these options, or remove them".to_owned());
         report.problems.push(Shown {
