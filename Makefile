@@ -21,7 +21,7 @@ help:
 	@echo "make docs    the guide as a book, in target/book"
 	@echo "make setup   only what these need"
 	@echo "make dist    .deb, .rpm, a tarball and an image of this machine's architecture, in target/dist; make dist-check tries them (root)"
-	@echo "             TARGET=aarch64, armv7, x86_64-musl, ... builds for ARM or statically, in target/dist/TARGET (root); scripts/cross.sh list"
+	@echo "             TARGET=aarch64, armv7, x86_64-musl, ... builds for ARM or statically, then also for OpenWrt, in target/dist/TARGET (root); scripts/cross.sh list"
 	@echo "make image   only the image for containers"
 	@echo "make install the program to /usr/local/bin, with its second name for wg-quick, man pages and completions; FEATURES=dpdk"
 

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Makes the packages of this machine's architecture in target/dist: .deb, .rpm, a tarball and an image; or tries them.
+# Makes the packages of this machine's architecture in target/dist: .deb, .rpm, a tarball and an image; or tries them. Of static programs,
+# also .ipk and .apk for OpenWrt.
 #   scripts/dist.sh           builds the program, and makes them
 #   scripts/dist.sh image     builds the program, and makes the image only
+#   scripts/dist.sh openwrt   packs the program that is built for TARGET, for OpenWrt only
 #   scripts/dist.sh check     lintian; the same bytes from another folder; install, upgrade, remove, purge; containers (root)
 #   TARGET=aarch64 scripts/dist.sh   the same for another processor or C library: `scripts/cross.sh list` (root)
 # One commit gives the same bytes: times are those of the commit, and paths of this machine are not in the program.
@@ -119,6 +121,42 @@ $(sed -e '1,/^$/d' -e 's/^$/./' -e 's/^/ /' LICENSE-MIT)
 END
 }
 
+# What is on OpenWrt: the program, the init script and the protocols of netifd.
+stage_openwrt() {
+  local stage=$1
+  rm -rf "$stage"
+  install -D "$program" "$stage/usr/sbin/postern"
+  cp -r packaging/openwrt/usr packaging/openwrt/lib "$stage/"
+  find "$stage" -type d -exec chmod 0755 '{}' +
+  chmod 0644 "$stage"/lib/functions/*
+  chmod 0755 "$stage"/usr/libexec/* "$stage"/lib/netifd/proto/*
+  find "$stage" -exec touch -h -d "@$SOURCE_DATE_EPOCH" '{}' +
+}
+
+# Packages for OpenWrt, of static programs: its C library is musl.
+pack_openwrt() {
+  local format said
+  case $TARGET in
+    *-musl) ;;
+    *) fail "OpenWrt needs a static program" "  fix: TARGET=aarch64-musl or TARGET=x86_64-musl" ;;
+  esac
+  get_nfpm
+  mkdir -p "$dist"
+  stage_openwrt target/openwrt
+  rm -rf target/openwrt-scripts
+  mkdir target/openwrt-scripts
+  cp packaging/openwrt/*.sh target/openwrt-scripts/
+  sed -i "s/@MACHINE@/${TARGET%-musl}/g" target/openwrt-scripts/before-install.sh
+  # Their times are in the package.
+  touch -d "@$SOURCE_DATE_EPOCH" target/openwrt-scripts/*
+  export VERSION=${VERSION:-$version}
+  for format in ipk apk; do
+    # Its names say nothing of the processor.
+    said=$("$tool" package --config packaging/openwrt/nfpm.yaml --packager "$format" --target "$dist/postern-$VERSION-openwrt-${TARGET%-musl}.$format") ||
+      fail "nfpm: $said"
+  done
+}
+
 pack() {
   local said
   local left_out=()
@@ -180,6 +218,7 @@ make_packages() {
   tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C target/stage -cJf "$dist/postern-$VERSION-${TARGET:-$architecture}.tar.xz" usr
   make_sbom
   case $TARGET in '' | *-musl) make_image ;; esac
+  case $TARGET in *-musl) pack_openwrt ;; esac
   (cd "$dist" && sha256sum postern* > SHA256SUMS)
   ls -l "$dist" | awk '/^-/ { printf "%8.1f MB  %s\n", $5 / 1e6, $9 }'
 }
@@ -231,6 +270,7 @@ check() {
 case "${1:-make}" in
   make) make_packages ;;
   image) build && mkdir -p "$dist" && stage target/stage && make_image ;;
+  openwrt) pack_openwrt ;;
   check) check ;;
-  *) sed -n 's/^# \?//; 2,6p' "$0" >&2; exit 2 ;;
+  *) sed -n 's/^# \?//; 2,8p' "$0" >&2; exit 2 ;;
 esac

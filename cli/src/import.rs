@@ -3,7 +3,7 @@
 use crate::Failure;
 use crate::pki::easy_rsa;
 use clap::{Args, Subcommand};
-use config::import::{self, Disk, Files, Format, Imported, Outcome, Place, Source};
+use config::import::{self, Disk, Files, Format, Imported, Outcome, Place, Source, Wanted};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -40,6 +40,15 @@ enum From {
     Swanctl(Options),
     /// strongSwan and libreswan: ipsec.conf, and the ipsec.secrets beside it or given behind it
     IpsecConf(Options),
+    /// OpenWrt: files of /etc/config, or the folder, of which packages network, openvpn, ipsec and postern are read
+    Uci {
+        #[command(flatten)]
+        options: Options,
+        /// Take only what this OpenWrt serves by Postern: the package postern, and interfaces of protocols that begin with postern_; what
+        /// matters for security must not be left
+        #[arg(long)]
+        only_postern: bool,
+    },
     /// easy-rsa: authority, certificates, keys and revocation list, as lines of `set pki`
     EasyRsa(easy_rsa::Arguments),
 }
@@ -71,6 +80,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Some(From::WgQuick(options)) => (Some(Format::WgQuick), options),
         Some(From::Swanctl(options)) => (Some(Format::Swanctl), options),
         Some(From::IpsecConf(options)) => (Some(Format::IpsecConf), options),
+        Some(From::Uci { options, only_postern }) => {
+            let wanted = if only_postern { Wanted::Own } else { Wanted::All };
+            (Some(Format::Uci(wanted)), packages(options))
+        }
         Some(From::EasyRsa(arguments)) => return import_easy_rsa(&arguments),
     };
     let disk = Disk { root: options.root.clone() };
@@ -78,18 +91,43 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let format = match format {
         Some(format) => format,
         None => sources.iter().find_map(import::detect).ok_or(
-            "the format of the file is not known\n  fix: name it: postern import vyos, edgeos, wg-quick, swanctl or ipsec-conf FILE",
+            "the format of the file is not known\n  fix: name it: postern import vyos, edgeos, wg-quick, swanctl, ipsec-conf or uci FILE",
         )?,
     };
     let imported = import::import(format, &sources, &disk, &options.local)?;
     deliver(imported.text.bytes(), options.output.as_deref())?;
-    let report = Report::new(&imported);
+    let mut report = Report::new(&imported);
+    if format == Format::Uci(Wanted::Own) && report.left_security > 0 {
+        // This configuration is made at each start, when its report is not read.
+        report.valid = false;
+        let fix = Some("correct these options, or remove them".to_owned());
+        report.problems.push(Shown {
+            place: None,
+            reason: "what is left matters for security".to_owned(),
+            fix,
+        });
+    }
     if options.json {
         eprintln!("{}", serde_json::to_string_pretty(&report)?);
     } else {
         eprint!("{}", report.text());
     }
-    Ok(if imported.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The packages of UCI that may have tunnels.
+const PACKAGES: [&str; 4] = ["network", "openvpn", "ipsec", "postern"];
+
+/// Names the files of packages instead of the folder that they are in.
+fn packages(options: Options) -> Options {
+    let files = options.files.iter().flat_map(|file| {
+        if file.is_dir() {
+            PACKAGES.iter().map(|name| file.join(name)).filter(|file| file.exists()).collect()
+        } else {
+            vec![file.clone()]
+        }
+    });
+    Options { files: files.collect(), ..options }
 }
 
 /// The lines of a folder of easy-rsa; what is left is told on standard error.
@@ -110,7 +148,7 @@ fn source(file: &Path) -> Result<Source, Failure> {
 }
 
 /// Writes the lines to a file that must not exist, or prints them.
-fn deliver(text: &[u8], output: Option<&Path>) -> Result<(), Failure> {
+pub(crate) fn deliver(text: &[u8], output: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = output else {
         io::stdout().write_all(text)?;
         return Ok(io::stdout().flush()?);

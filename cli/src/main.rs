@@ -35,6 +35,7 @@ mod engines;
 mod enroll;
 mod explain;
 mod explain_wireguard;
+mod export;
 mod generate;
 mod health;
 mod host;
@@ -159,8 +160,11 @@ enum Verb {
     /// Generate keys, man pages, shell completions and references
     #[command(subcommand)]
     Generate(generate::What),
-    /// Convert a configuration of VyOS, EdgeOS, wg-quick, strongSwan or libreswan, with a report of each option
+    /// Convert a configuration of VyOS, EdgeOS, wg-quick, strongSwan, libreswan or OpenWrt, with a report of each option
     Import(import::Arguments),
+    /// Write a configuration in the words of another program
+    #[command(subcommand)]
+    Export(export::To),
     /// Change settings of the machine for a daemon, which asks by the socket that is the standard input
     #[command(hide = true)]
     MachineHelper(machine::Arguments),
@@ -215,6 +219,7 @@ fn main() -> ExitCode {
     };
     let outcome = match cli.verb {
         Verb::Import(arguments) => return ended(import::run(arguments)),
+        Verb::Export(to) => return ended(export::run(&to)),
         Verb::Secgw(arguments) => return ended(secgw::run(arguments)),
         Verb::Backup(arguments) => return ended(backup::run(&arguments)),
         Verb::Restore(arguments) => return ended(restore::run(&arguments)),

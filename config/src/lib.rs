@@ -7,6 +7,7 @@
 //!                    ├──── merge ──> what two sessions changed
 //!                    ├──── files ──> the files that it names
 //!                    ├──── canonical ──> the same in newer words
+//!                    ├──── export ──> the same in UCI of OpenWrt
 //!                    └──── Level ──> what may follow, for a shell
 //! ```
 //! OpenVPN's own files are another language, with a table and settings of their own: [`openvpn`]. So are those of
@@ -23,6 +24,7 @@ pub mod diff;
 pub mod edit;
 pub mod edits;
 pub mod error;
+pub mod export;
 pub mod files;
 pub mod import;
 pub mod level;

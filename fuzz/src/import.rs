@@ -1,7 +1,8 @@
 //! Configurations of other programs. Each line that comes of one is of the grammar, and each entry of the report has its place.
 
 use config::Text;
-use config::import::{Files, Format, Source, import};
+use config::export;
+use config::import::{Files, Format, Source, Wanted, import};
 use std::io;
 use std::path::Path;
 
@@ -56,5 +57,16 @@ pub fn ipsec_conf(data: &[u8]) {
 pub fn router(data: &[u8]) {
     for format in [Format::Vyos, Format::EdgeOs] {
         check(format, &[source("config.boot", data)]);
+    }
+}
+
+/// UCI of OpenWrt. A configuration that comes of it can be written as UCI, from which it comes again.
+pub fn uci(data: &[u8]) {
+    for wanted in [Wanted::All, Wanted::Own] {
+        check(Format::Uci(wanted), &[source("network", data)]);
+    }
+    if let Ok(imported) = import(Format::Uci(Wanted::Own), &[source("network", data)], &Nothing, &[]) {
+        let tree = config::parse(imported.text.as_str().expect("it comes of UTF-8")).expect("it was checked");
+        assert!(export::uci(&tree).is_ok());
     }
 }

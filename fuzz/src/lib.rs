@@ -78,6 +78,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("revision", revision),
     ("backup", backup::tar),
     ("age", backup::age),
+    ("import-uci", import::uci),
     ("import-wg-quick", import::wg_quick),
     ("import-swanctl", import::swanctl),
     ("import-ipsec-conf", import::ipsec_conf),

@@ -4,7 +4,8 @@
 //! wg-quick ──────────────────────────────┐
 //! VyOS, EdgeOS ── router ────────────────┼──> Draft ── parse, Settings ──> Imported
 //! swanctl.conf ──> Section ── swanctl ───┘
-//! ipsec.conf ── ipsec_conf ─────┘
+//! ipsec.conf ── ipsec_conf ─────┤
+//! UCI ── uci ───────────────────┘
 //! ```
 //! An option is taken out of its section where it is translated. What is left in a section at the end is reported, so that
 //! nothing is lost without a word.
@@ -19,11 +20,13 @@ mod report;
 mod router;
 mod section;
 mod swanctl;
+mod uci;
 mod wg_quick;
 
 pub use files::{Disk, Files, LONGEST};
 pub use place::{Place, SyntaxError};
 pub use report::{Entry, Imported, Outcome, Problem};
+pub use uci::Wanted;
 
 use crate::text::Text;
 use report::Draft;
@@ -64,6 +67,8 @@ pub enum Format {
     Swanctl,
     /// ipsec.conf of strongSwan and libreswan, with ipsec.secrets.
     IpsecConf,
+    /// UCI of OpenWrt: the packages `network`, `openvpn`, `ipsec` and `postern`.
+    Uci(Wanted),
 }
 
 /// Imports files of one format. Those that they refer to are read as `files` has them. `local` are addresses of this
@@ -79,6 +84,7 @@ pub fn import(
         Format::WgQuick => wg_quick::import(sources, &mut draft)?,
         Format::Swanctl => swanctl::import(sources, files, &mut draft)?,
         Format::IpsecConf => ipsec_conf::import(sources, files, local, &mut draft)?,
+        Format::Uci(wanted) => uci::import(sources, files, wanted, &mut draft)?,
         Format::Vyos => router::import(sources, files, false, &mut draft)?,
         Format::EdgeOs => router::import(sources, files, true, &mut draft)?,
     }
@@ -92,6 +98,9 @@ pub fn detect(source: &Source) -> Option<Format> {
     let begins = |words: &[&str]| lines().any(|line| words.iter().any(|word| line.starts_with(word)));
     if lines().any(|line| matches!(line.to_lowercase().as_str(), "[interface]" | "[peer]")) {
         return Some(Format::WgQuick);
+    }
+    if begins(&["config interface", "config openvpn", "config remote", "config lines", "config wireguard_"]) {
+        return Some(Format::Uci(Wanted::All));
     }
     let is_edge = text.contains("vyatta-config-version") || text.contains("EdgeRouter");
     let router = if is_edge { Format::EdgeOs } else { Format::Vyos };

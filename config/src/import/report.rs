@@ -4,7 +4,7 @@ use super::place::{Origin, Place};
 use crate::schema::Cursor;
 use crate::statement::{HIDDEN, quoted};
 use crate::text::Text;
-use crate::{Settings, parse};
+use crate::{Settings, Tree, parse, print};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -109,6 +109,60 @@ impl Draft {
         let _ = self.line(origin, path, value);
     }
 
+    /// A whole `set` line of ours, without the verb.
+    pub(super) fn take_line(&mut self, origin: &Origin, line: &str) {
+        let mut text = Zeroizing::new(String::with_capacity(line.len() + 4));
+        let _ = write!(text, "set {line}");
+        let tree = match Self::checked(&text, &text) {
+            Ok(tree) => tree,
+            Err((why, fix)) => return self.left(origin, why, fix, true),
+        };
+        let shown = print::commands(&tree, false).lines().map(str::to_owned).collect();
+        self.push(text, origin);
+        self.entry(origin, shown, Outcome::Taken);
+    }
+
+    /// A comment on a path that is in the result: `interfaces wireguard wg0 'to the office'`. It comes behind all lines.
+    pub(super) fn comment(&mut self, origin: &Origin, line: &str) {
+        let text = Zeroizing::new(format!("comment {line}"));
+        let mut all = Zeroizing::new(String::with_capacity(
+            self.lines.iter().map(|line| line.text.len() + 1).sum::<usize>() + text.len(),
+        ));
+        for line in &self.lines {
+            let _ = writeln!(all, "{}", *line.text);
+        }
+        all.push_str(&text);
+        match Self::checked(&text, &all) {
+            Ok(_) => {
+                self.push(text.clone(), origin);
+                self.entry(origin, vec![text.to_string()], Outcome::Taken);
+            }
+            Err((why, fix)) => self.left(origin, why, fix, false),
+        }
+    }
+
+    /// Whether a line begins with these words.
+    pub(super) fn has(&self, words: &str) -> bool {
+        self.lines.iter().any(|line| {
+            line.text.strip_prefix(words).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        })
+    }
+
+    /// Reads `all`, of which `line` is one line, or says why it is refused and what to do.
+    fn checked(line: &str, all: &str) -> Result<Tree, (String, String)> {
+        if line.contains(['\n', '\r']) {
+            return Err((
+                "it has several lines, and a line here is one".to_owned(),
+                "write one line".to_owned(),
+            ));
+        }
+        parse(all).map_err(|errors| {
+            let error = errors.into_iter().next();
+            let reason = error.as_ref().map(|error| error.reason.clone()).unwrap_or_default();
+            (reason, error.and_then(|error| error.fix).unwrap_or_else(|| "correct the line".to_owned()))
+        })
+    }
+
     fn left(&mut self, origin: &Origin, why: String, fix: String, security: bool) {
         self.entry(origin, Vec::new(), Outcome::Left { why, fix, security });
     }
@@ -157,6 +211,12 @@ impl Draft {
             let fix = error.and_then(|error| error.fix).unwrap_or_else(|| format!("set {path} yourself"));
             return Err((reason, fix));
         }
+        self.push(text, origin);
+        Ok(shown)
+    }
+
+    /// Adds a line that is not there yet.
+    fn push(&mut self, text: Zeroizing<String>, origin: &Origin) {
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);
         let known = self.known.entry(hasher.finish()).or_default();
@@ -164,7 +224,6 @@ impl Draft {
             known.push(self.lines.len());
             self.lines.push(Line { text, place: origin.place.clone() });
         }
-        Ok(shown)
     }
 
     /// Checks the result as the daemon would.

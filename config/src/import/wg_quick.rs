@@ -193,7 +193,7 @@ impl Interface {
             "listenport" => draft.take(origin, &[(self.path("port"), Some(value))]),
             "mtu" => draft.take(origin, &[(self.path("mtu"), Some(value))]),
             "address" => self.addresses(value, origin, draft),
-            "fwmark" => self.mark(value, origin, draft),
+            "fwmark" => mark(self.path("fwmark"), value, origin, draft),
             "table" if value.eq_ignore_ascii_case("auto") => draft.take(origin, &[]),
             "table" if value.eq_ignore_ascii_case("off") => self.full = Some(origin.clone()),
             "table" => {
@@ -227,19 +227,6 @@ impl Interface {
             draft.take(origin, &sets);
         } else {
             draft.translate(origin, &sets, "an address without a prefix length is one address");
-        }
-    }
-
-    fn mark(&self, value: &str, origin: &Origin, draft: &mut Draft) {
-        if value.eq_ignore_ascii_case("off") || value == "0" {
-            return draft.take(origin, &[]);
-        }
-        let path = self.path("fwmark");
-        match value.strip_prefix("0x").map(|digits| u32::from_str_radix(digits, 16)) {
-            Some(Ok(mark)) => {
-                draft.translate(origin, &[(path, Some(&mark.to_string()))], "marks are decimal here");
-            }
-            _ => draft.take(origin, &[(path, Some(value))]),
         }
     }
 
@@ -324,6 +311,19 @@ fn owners(sections: &[Section]) -> HashMap<IpNet, usize> {
             .filter_map(move |text| Some((network::with_length(text).parse::<IpNet>().ok()?.trunc(), number)))
     });
     prefixes.collect()
+}
+
+/// The mark of encrypted packets.
+pub(super) fn mark(path: String, value: &str, origin: &Origin, draft: &mut Draft) {
+    if value.eq_ignore_ascii_case("off") || value == "0" {
+        return draft.take(origin, &[]);
+    }
+    match value.strip_prefix("0x").map(|digits| u32::from_str_radix(digits, 16)) {
+        Some(Ok(mark)) => {
+            draft.translate(origin, &[(path, Some(&mark.to_string()))], "marks are decimal here");
+        }
+        _ => draft.take(origin, &[(path, Some(value))]),
+    }
 }
 
 /// The address and port of a peer; `path` ends in a space.

@@ -3,6 +3,7 @@
 mod ipsec_conf;
 mod router;
 mod swanctl;
+mod uci;
 mod wg_quick;
 
 use config::Text;

@@ -35,7 +35,7 @@ pub enum Mode {
 
 impl Mode {
     /// The peer of an interface as facts name it: that which is `named`, if there may be several.
-    pub(super) fn peer<'a>(&self, named: Option<&'a str>) -> Option<&'a str> {
+    pub(super) fn peer(self, named: Option<&str>) -> Option<&str> {
         match self {
             // The only peer has no name.
             Self::Client => Some("server"),

@@ -1,0 +1,20 @@
+#!/bin/sh
+# After the files are there, on OpenWrt or in an image builder: the user of the daemon, and its start.
+. "$IPKG_INSTROOT/lib/functions.sh"
+
+group_exists postern || group_add postern 7580
+user_exists postern || user_add postern 7580 7580 postern /var/run/postern /bin/false
+
+if [ -n "$IPKG_INSTROOT" ]; then
+	# As OpenWrt's own packages do it there.
+	sh "$IPKG_INSTROOT/etc/rc.common" "$IPKG_INSTROOT/etc/init.d/postern" enable
+	exit 0
+fi
+/etc/init.d/postern enable
+# Another version of the program is not another instance for procd: the one before is stopped.
+/etc/init.d/postern stop 2> /dev/null
+/etc/init.d/postern start
+# netifd learns of protocols when it starts.
+ubus call network get_proto_handlers 2> /dev/null | grep -q postern_wireguard ||
+	echo "postern: restart netifd once, for its new protocols: /etc/init.d/network restart"
+exit 0

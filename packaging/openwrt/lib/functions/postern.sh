@@ -1,0 +1,98 @@
+# What the init script and the protocols of netifd share: the configuration of the daemon, made of UCI.
+#
+#   network, postern of /etc/config ── postern import uci ──┐
+#   interfaces that netifd has taken down ── disable lines ─┴──> $POSTERN_CONF ── postern reload
+#
+# For busybox ash.
+
+POSTERN=${POSTERN:-/usr/sbin/postern}
+POSTERN_UCI=${POSTERN_UCI:-/etc/config}
+# In memory: it holds keys, and is made again at each start.
+POSTERN_CONF=${POSTERN_CONF:-/var/etc/postern/postern.conf}
+# A file for each interface that ifup or ifdown has decided on, with the word up or down.
+POSTERN_LINKS=${POSTERN_LINKS:-/var/run/postern-links}
+
+postern_log() {
+	logger -t postern -p "daemon.$1" "$2"
+}
+
+# Makes the configuration. If the daemon would refuse it, or a part of it that matters for security
+# would be left, the one before stays, and the reason is in the log.
+postern_write() {
+	local folder="${POSTERN_CONF%/*}" new report file files=
+
+	for file in "$POSTERN_UCI/network" "$POSTERN_UCI/postern"; do
+		[ ! -f "$file" ] || files="$files $file"
+	done
+	mkdir -p "$folder" || return 1
+	new="$(mktemp "$folder/new.XXXXXX")" || return 1
+	report="$(mktemp "$folder/report.XXXXXX")" || return 1
+	# No path of ours has a space.
+	# shellcheck disable=SC2086
+	if ! "$POSTERN" import uci --only-postern $files > "$new" 2> "$report"; then
+		grep -e '^refused: ' -e ': left, matters for security' "$report" | while read -r file; do postern_log err "$file"; done
+		postern_log err "the configuration is as before: postern import uci --only-postern $POSTERN_UCI says what is wrong"
+		rm -f "$new" "$report"
+		return 1
+	fi
+	postern_downs "$new" > "$report" && cat "$report" >> "$new"
+	# It is moved into place as a whole: without a tunnel, there is none in UCI.
+	echo "set system allow-empty" >> "$new"
+	rm -f "$report"
+	chmod 0600 "$new"
+	# The daemon becomes this user, and reads the file again by itself.
+	grep -q '^postern:' /etc/passwd && chown postern "$new"
+	mv "$new" "$POSTERN_CONF"
+}
+
+# Prints the lines that disable what netifd holds down: after ifdown, and with `option auto '0'` until ifup.
+postern_downs() {
+	local conf="$1"
+
+	postern_down() {
+		local proto link auto state
+		config_get proto "$1" proto
+		case "$proto" in
+			postern_*) ;;
+			*) return 0 ;;
+		esac
+		config_get link "$1" link "$1"
+		config_get_bool auto "$1" auto 1
+		state="$(cat "$POSTERN_LINKS/$link" 2> /dev/null)"
+		[ "$state" = up ] && return 0
+		[ "$state" = down ] || [ "$auto" = 0 ] || return 0
+		case "$link" in
+			wg*) grep -q "^set interfaces wireguard $link " "$conf" && echo "set interfaces wireguard $link disable" ;;
+			vtun*) grep -q "^set interfaces openvpn $link " "$conf" && echo "set interfaces openvpn $link disable" ;;
+			ipsec0) sed -n 's/^set vpn ipsec site-to-site peer \([^ ]*\).*/set vpn ipsec site-to-site peer \1 disable/p' "$conf" | sort -u ;;
+		esac
+		return 0
+	}
+	config_load network
+	config_foreach postern_down interface
+}
+
+# Prints the ports that peers call, as lines of a protocol and a port: udp 51820. Without a port: all of the protocol.
+postern_ports() {
+	awk '
+		$2 == "interfaces" && $3 == "wireguard" && $5 == "port" { print "udp", $6 }
+		$2 == "interfaces" && $3 == "openvpn" && $5 == "mode" && $6 != "client" { listens[$4] = 1 }
+		$2 == "interfaces" && $3 == "openvpn" && $5 == "local-port" { port[$4] = $6 }
+		$2 == "interfaces" && $3 == "openvpn" && $5 == "protocol" && $6 ~ /^tcp/ { tcp[$4] = 1 }
+		$2 == "vpn" && $3 == "ipsec" && $4 == "site-to-site" { ipsec = 1 }
+		END {
+			for (name in listens) print (name in tcp) ? "tcp" : "udp", (name in port) ? port[name] : 1194
+			if (ipsec) print "udp 500\nudp 4500\nesp"
+		}' "$POSTERN_CONF" 2> /dev/null | sort -u
+}
+
+# Notes whether an interface is to be up. Says whether that changes something: up is what an interface without a note is.
+postern_note() {
+	local link="$1" state="$2" before
+
+	mkdir -p "$POSTERN_LINKS"
+	before="$(cat "$POSTERN_LINKS/$link" 2> /dev/null)"
+	[ "$before" = "$state" ] && return 1
+	echo "$state" > "$POSTERN_LINKS/$link"
+	[ "$state" = down ] || [ "$before" = down ] || [ "$3" = 0 ]
+}
