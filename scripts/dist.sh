@@ -138,7 +138,7 @@ pack_openwrt() {
   local format said
   case $TARGET in
     *-musl) ;;
-    *) fail "OpenWrt needs a static program" "  fix: TARGET=aarch64-musl or TARGET=x86_64-musl" ;;
+    *) fail "OpenWrt needs a static program" "  fix: TARGET=aarch64-small-musl, aarch64-musl or x86_64-musl" ;;
   esac
   get_nfpm
   mkdir -p "$dist"
@@ -146,7 +146,7 @@ pack_openwrt() {
   rm -rf target/openwrt-scripts
   mkdir target/openwrt-scripts
   cp packaging/openwrt/*.sh target/openwrt-scripts/
-  sed -i "s/@MACHINE@/${TARGET%-musl}/g" target/openwrt-scripts/before-install.sh
+  sed -i "s/@MACHINE@/${TARGET%%-*}/g" target/openwrt-scripts/before-install.sh
   # Their times are in the package.
   touch -d "@$SOURCE_DATE_EPOCH" target/openwrt-scripts/*
   export VERSION=${VERSION:-$version}
@@ -175,8 +175,8 @@ pack() {
 architecture() {
   case $TARGET in
     '') dpkg --print-architecture ;;
-    aarch64 | aarch64-musl) echo arm64 ;;
-    x86_64-musl) echo amd64 ;;
+    aarch64 | aarch64-musl | aarch64-small-musl) echo arm64 ;;
+    x86_64-musl | x86_64-small-musl) echo amd64 ;;
     # ARMv7 with hardware floating point: nfpm says armhf to Debian's packages, and armv7hl to others.
     *) echo arm7 ;;
   esac
