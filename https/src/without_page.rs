@@ -29,6 +29,7 @@ impl StatusPage {
         Self
     }
 
+    #[expect(clippy::unused_self, reason = "the page itself keeps it")]
     pub(crate) fn set_serving(&self, Serving: Serving) {}
 }
 

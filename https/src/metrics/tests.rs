@@ -67,6 +67,12 @@ fn rule(name: &str, severity: Severity, state: RuleState) -> Rule {
     Rule { rule: name.to_owned(), severity, state, failing: 2, ..Rule::default() }
 }
 
+/// A group whose only tunnel is up.
+fn group() -> Group {
+    let member = Member { interface: "wg0".to_owned(), state: State::Up, ..Member::default() };
+    Group { name: "hq".to_owned(), members: vec![member], switches: 3, ..Group::default() }
+}
+
 /// Facts in which everything is known.
 fn facts() -> Facts {
     let bursts = [(Some(1), 5), (Some(2), 0), (None, 1)];
@@ -92,17 +98,7 @@ fn facts() -> Facts {
             Tunnel { tunnel: Some(2), ..tunnel(Protocol::Ipsec, "ipsec0", "madrid", State::Down) },
             tunnel(Protocol::OpenVpn, "vtun0", "a \"quoted\" \\ name\n", State::Up),
         ],
-        failover: vec![Group {
-            name: "hq".to_owned(),
-            members: vec![Member {
-                interface: "wg0".to_owned(),
-                peer: "berlin".to_owned(),
-                state: State::Up,
-                ..Member::default()
-            }],
-            switches: 3,
-            ..Group::default()
-        }],
+        failover: vec![group()],
         drops: vec![Drop {
             interface: "wg0".to_owned(),
             reason: "bad-tag".to_owned(),
