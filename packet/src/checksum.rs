@@ -46,6 +46,11 @@ impl Sum {
         Self(sum + word_of(&last))
     }
 
+    /// The sum of words of 32 bits in native byte order, at most 2^32 of them.
+    pub fn of_words(sum: u64) -> Self {
+        Self(sum)
+    }
+
     /// The sum of the pseudo header that TCP and UDP over IPv4 add (RFC 9293 section 3.1, RFC 768).
     pub fn pseudo_v4(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, length: usize) -> Self {
         Self::of(&source.octets()) + Self::of(&destination.octets()) + Self::tail(protocol, length)

@@ -6,6 +6,7 @@
 //! Ports use every offload of the kernel that handles many packets in one call; see [`offload`].
 
 pub mod af_packet;
+pub mod checksum;
 pub mod clock;
 pub mod dpdk;
 pub mod fault;

@@ -5,6 +5,7 @@
 //! valid. The order within a flow is kept: a packet is never merged across another packet of its flow.
 
 use super::virtio::VirtioHeader;
+use crate::checksum;
 use packet::Batch;
 use packet::checksum::Sum;
 use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header, TCP, UDP};
@@ -309,5 +310,5 @@ fn checksum_is_right(packet: &[u8], shape: Shape) -> bool {
         }
         Err(_) => return false,
     };
-    (pseudo + Sum::of(&packet[shape.transport..])).is_valid()
+    (pseudo + checksum::sum(&packet[shape.transport..])).is_valid()
 }

@@ -5,6 +5,7 @@
 //! place in the batch, where it is encrypted.
 
 use super::virtio::VirtioHeader;
+use crate::checksum;
 use packet::Batch;
 use packet::checksum::Sum;
 use packet::header::Malformed;
@@ -103,18 +104,19 @@ impl Segmenter {
             let Some(bytes) = batch.append(self.before + length) else { return false };
             let bytes = &mut bytes[self.before..];
             bytes[..self.header_length].copy_from_slice(headers);
-            bytes[self.header_length..].copy_from_slice(&payload[self.done..end]);
-            self.finish(transport, bytes, end == payload.len());
+            let sum = checksum::copy(&payload[self.done..end], &mut bytes[self.header_length..]);
+            self.finish(transport, bytes, sum, end == payload.len());
             self.done = end;
         }
         true
     }
 
-    /// Adapts the headers to the segment that starts at `done`.
-    fn finish(&self, transport: Transport, bytes: &mut [u8], last: bool) {
+    /// Adapts the headers to the segment that starts at `done`, and whose payload has this sum.
+    fn finish(&self, transport: Transport, bytes: &mut [u8], payload: Sum, last: bool) {
         let length = bytes.len() - self.transport_start;
-        let pseudo = self.finish_ip(transport, bytes, length);
-        let segment = &mut bytes[self.transport_start..];
+        let rest = self.finish_ip(transport, bytes, length) + payload;
+        // Headers of TCP and UDP have an even length: the payload begins with a word.
+        let segment = &mut bytes[self.transport_start..self.header_length];
         match transport {
             Transport::Tcp => {
                 let (tcp, _) = TcpHeader::mut_from_prefix(segment).expect("new() has seen the header");
@@ -126,14 +128,14 @@ impl Segmenter {
                     tcp.flags &= !TcpHeader::CWR;
                 }
                 tcp.checksum = [0; 2];
-                let checksum = (pseudo + Sum::of(segment)).checksum();
+                let checksum = (rest + Sum::of(segment)).checksum();
                 segment[TcpHeader::CHECKSUM..][..2].copy_from_slice(&checksum);
             }
             Transport::Udp => {
                 let (udp, _) = UdpHeader::mut_from_prefix(segment).expect("new() has seen the header");
                 udp.length.set(length as u16);
                 udp.checksum = [0; 2];
-                let checksum = never_zero((pseudo + Sum::of(segment)).checksum());
+                let checksum = never_zero((rest + Sum::of(segment)).checksum());
                 segment[UdpHeader::CHECKSUM..][..2].copy_from_slice(&checksum);
             }
         }
@@ -164,7 +166,7 @@ impl Segmenter {
 fn finish_checksum(header: &VirtioHeader, packet: &mut [u8]) -> Result<(), Malformed> {
     let covered = packet.get_mut(usize::from(header.checksum_start)..).ok_or(Malformed)?;
     // The protocol does not matter: where zero has no special meaning, both zeros are the same number.
-    let checksum = never_zero(Sum::of(covered).checksum());
+    let checksum = never_zero(checksum::sum(covered).checksum());
     let field = usize::from(header.checksum_offset);
     covered.get_mut(field..field + 2).ok_or(Malformed)?.copy_from_slice(&checksum);
     Ok(())

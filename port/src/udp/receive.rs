@@ -125,20 +125,19 @@ impl UdpReceive {
         drops: &DropCounters,
     ) -> Result<bool, Errno> {
         let before = batch.len();
-        let mut areas: [Range<usize>; MESSAGES] = std::array::from_fn(|_| 0..0);
-        let mut asked = 0;
-        while asked < self.messages {
+        let mut areas = ArrayVec::<Range<usize>, MESSAGES>::new();
+        while areas.len() < self.messages {
             let Some(area) = batch.take(STRIDE) else { break };
-            areas[asked] = area;
-            asked += 1;
+            areas.push(area);
         }
+        let asked = areas.len();
         // What is read of control messages, the kernel has written.
         self.names[..asked].fill(Name::new());
-        let lengths = receive_messages(fd, batch, &areas[..asked], &mut self.names, &mut self.controls)?;
-        let received = lengths.iter().flatten().count();
-        let bytes = lengths.iter().flatten().map(|(length, _)| length.as_ref().unwrap_or(&0)).sum();
+        let lengths = receive_messages(fd, batch, &areas, &mut self.names, &mut self.controls)?;
+        let received = lengths.len();
+        let bytes = lengths.iter().map(|(length, _)| length.as_ref().unwrap_or(&0)).sum();
         self.tally.receive(bytes);
-        for (index, &(length, control)) in lengths.iter().flatten().enumerate() {
+        for (index, &(length, control)) in lengths.iter().enumerate() {
             let length = match length {
                 Ok(length) => length,
                 Err(reason) => {
@@ -253,10 +252,10 @@ impl Receive for UdpReceive {
     }
 }
 
-/// The length of a datagram, or the drop reason, and the length of its control messages.
-type Lengths = [Option<(Result<usize, DropReason>, usize)>; MESSAGES];
+/// The length of each datagram, or the drop reason, and the length of its control messages.
+type Lengths = ArrayVec<(Result<usize, DropReason>, usize), MESSAGES>;
 
-/// `recvmmsg(2)` into the given areas of the batch.
+/// `recvmmsg(2)` into the given areas of the batch, at most [`MESSAGES`].
 fn receive_messages(
     fd: BorrowedFd<'_>,
     batch: &mut Batch,
@@ -264,24 +263,28 @@ fn receive_messages(
     names: &mut [Name; MESSAGES],
     controls: &mut [Control; MESSAGES],
 ) -> Result<Lengths, Errno> {
-    // SAFETY: both are plain data, for which all zeros is a valid value.
-    let (mut headers, mut pieces): ([libc::mmsghdr; MESSAGES], [libc::iovec; MESSAGES]) =
-        unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-    for (index, area) in areas.iter().enumerate() {
+    // Both are as long as there are areas: often it is one, and writing to all would be 2.5 KiB.
+    let mut pieces = ArrayVec::<libc::iovec, MESSAGES>::new();
+    let mut headers = ArrayVec::<libc::mmsghdr, MESSAGES>::new();
+    for area in areas {
         let bytes = batch.area_mut(area.clone());
-        pieces[index] = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-        let header = &mut headers[index].msg_hdr;
-        header.msg_iov = &raw mut pieces[index];
-        header.msg_iovlen = 1;
-        header.msg_name = names[index].as_mut_ptr().cast();
-        header.msg_namelen = Name::capacity() as libc::socklen_t;
-        header.msg_control = controls[index].as_mut_ptr().cast();
-        header.msg_controllen = Control::capacity() as _;
+        pieces.push(libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() });
     }
-    // SAFETY: the first `areas.len()` headers point to areas of the batch, which do not overlap, to names and to
+    for ((piece, name), control) in pieces.iter_mut().zip(names).zip(controls) {
+        // SAFETY: it is plain data, for which all zeros is a valid value.
+        let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+        header.msg_hdr.msg_iov = piece;
+        header.msg_hdr.msg_iovlen = 1;
+        header.msg_hdr.msg_name = name.as_mut_ptr().cast();
+        header.msg_hdr.msg_namelen = Name::capacity() as libc::socklen_t;
+        header.msg_hdr.msg_control = control.as_mut_ptr().cast();
+        header.msg_hdr.msg_controllen = Control::capacity() as _;
+        headers.push(header);
+    }
+    // SAFETY: the headers point to areas of the batch, which do not overlap, to names and to
     // control buffers with their true sizes; all of them are borrowed until the call returns.
     let received = unsafe {
-        let count = areas.len() as libc::c_uint;
+        let count = headers.len() as libc::c_uint;
         libc::recvmmsg(
             fd.as_raw_fd(),
             headers.as_mut_ptr(),
@@ -293,8 +296,7 @@ fn receive_messages(
     if received < 0 {
         return Err(last_error());
     }
-    Ok(std::array::from_fn(|index| {
-        let header = &headers[index];
+    let said = headers.iter().take(received as usize).map(|header| {
         let length = match header.msg_len as usize {
             _ if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 => Err(DropReason::Truncated),
             0 => Err(DropReason::TooShort),
@@ -303,8 +305,9 @@ fn receive_messages(
         // The type of msg_controllen differs between C libraries.
         #[allow(clippy::unnecessary_cast)]
         let control = header.msg_hdr.msg_controllen as usize;
-        (index < received as usize).then_some((length, control))
-    }))
+        (length, control)
+    });
+    Ok(said.collect())
 }
 
 #[cfg(test)]
