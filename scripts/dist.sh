@@ -147,6 +147,8 @@ pack_openwrt() {
   mkdir target/openwrt-scripts
   cp packaging/openwrt/*.sh target/openwrt-scripts/
   sed -i "s/@MACHINE@/${TARGET%%-*}/g" target/openwrt-scripts/before-install.sh
+  # apk has a script of its own for an upgrade, and opkg says in a variable that it is one.
+  sed '1a PKG_UPGRADE=1' target/openwrt-scripts/after-install.sh > target/openwrt-scripts/after-upgrade.sh
   # Their times are in the package.
   touch -d "@$SOURCE_DATE_EPOCH" target/openwrt-scripts/*
   export VERSION=${VERSION:-$version}

@@ -15,8 +15,8 @@ pub(crate) enum To {
 
 #[derive(Args)]
 #[command(after_help = "\
-The packages go to standard output or to --output, with all secrets. What UCI has no words for is told on standard error; it is in
-the package postern as it is: list set '...'.
+The packages go to standard output or to --output, with all secrets. Settings without an option of UCI are
+reported on standard error; they are in the package postern as they are: list set '...'.
 
 exit codes: 0, the packages are the whole configuration; 1, the configuration is not valid; 2, the file cannot be read")]
 pub(crate) struct Options {

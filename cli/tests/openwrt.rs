@@ -88,7 +88,9 @@ impl Router {
             .env("POSTERN_FUNCTIONS", packaging().join("lib/functions/postern.sh"))
             .env("POSTERN_UCI", self.path("config"))
             .env("POSTERN_CONF", self.path("etc/postern.conf"))
+            .env("POSTERN_LAST", self.path("flash/last.conf"))
             .env("POSTERN_LINKS", self.path("links"))
+            .env("POSTERN_PATIENCE", "0")
             .env("NET", self.path("net"));
         command.output().expect("it runs")
     }
@@ -111,6 +113,7 @@ fn every_script_is_one_for_ash() {
     }
     let scripts = [
         "etc/init.d/postern",
+        "etc/init.d/postern-close",
         "lib/functions/postern.sh",
         "lib/netifd/proto/postern.sh",
         "usr/libexec/postern-link",
@@ -150,6 +153,7 @@ fn the_daemon_starts_with_a_configuration_made_of_uci() {
     assert_eq!(mode & 0o777, 0o600, "it has keys");
     let others = std::fs::read_dir(router.path("etc")).expect("it is there").flatten();
     assert_eq!(others.count(), 1, "nothing else is left behind");
+    assert_eq!(router.read("flash/last.conf"), router.read("etc/postern.conf"));
 }
 
 #[test]
@@ -168,6 +172,33 @@ fn a_wrong_configuration_leaves_the_one_before() {
         assert!(!done.status.success() && log.contains("log: "), "{wrong}: {log}");
         assert_eq!(router.read("etc/postern.conf"), before, "{wrong}");
     }
+}
+
+#[test]
+fn a_router_that_starts_with_a_wrong_configuration_has_the_last_one_that_was_right() {
+    if !is_here() {
+        return;
+    }
+    let router = Router::new(NETWORK);
+    let wrong = NETWORK.replacen("'51820'", "'99999'", 1);
+    router.write("config/network", &wrong);
+    let first = router.ash(&format!("{INIT}start_service"));
+    let log = String::from_utf8_lossy(&first.stderr).into_owned();
+    assert!(!first.status.success() && log.contains("nothing is protected"), "{log}");
+    router.write("config/network", NETWORK);
+    router.ash(&format!("{INIT}start_service"));
+    let right = router.read("etc/postern.conf");
+    let mode = std::fs::metadata(router.path("flash/last.conf")).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "it has keys");
+    // What is in memory is gone.
+    std::fs::remove_dir_all(router.path("etc")).expect("it is there");
+    router.write("config/network", &wrong);
+    let done = router.ash(". \"$IPKG_INSTROOT/etc/init.d/postern-close\"\npostern_make");
+    assert!(done.status.success() && router.read("etc/postern.conf") == right, "{done:?}");
+    let mode = std::fs::metadata(router.path("etc/postern.conf")).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "it has keys");
+    let said = router.prints(&format!("{INIT}start_service"));
+    assert!(said.contains("procd_close_instance"), "it starts: {said}");
 }
 
 #[test]
@@ -207,6 +238,17 @@ fn fw4_is_told_of_the_ports_that_peers_call() {
         "{said}"
     );
     assert_eq!(said.matches("procd_set_config_changed firewall").count(), 1, "only when they change: {said}");
+    // The ports are the same, and the zones are not.
+    router.write("sections/postern", "daemon daemon open_from=vpn\n");
+    let said = router.prints(&format!("{INIT}service_data; service_started"));
+    assert!(said.contains("src vpn") && !said.contains("src wan"), "{said}");
+    assert_eq!(said.matches("procd_set_config_changed firewall").count(), 1, "{said}");
+    for sections in ["daemon daemon\n", "daemon daemon open_from=vpn enabled=0\n"] {
+        router.write("sections/postern", sections);
+        let said = router.prints(&format!("{INIT}service_data; service_started; service_stopped"));
+        assert!(!said.contains("src "), "{said}");
+        assert!(said.contains("procd_set_config_changed firewall"), "{said}");
+    }
 }
 
 #[test]

@@ -116,6 +116,10 @@ fn show<'a>(shown: &mut Vec<(String, &'a str)>, name: &str, kind: &'a str) {
 /// Takes a line for which UCI has a word; says whether it has.
 fn take(tree: &Tree, words: &[&str], interfaces: &mut BTreeMap<String, Interface>) -> bool {
     let ["set", "interfaces", "wireguard", name, rest @ ..] = words else { return false };
+    // The import gives such a peer another name.
+    if matches!(rest, ["peer", peer, ..] if peer.contains(['\'', '"', '#'])) {
+        return false;
+    }
     let interface = interfaces.entry((*name).to_owned()).or_default();
     match rest {
         [] => true,

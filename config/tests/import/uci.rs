@@ -52,6 +52,8 @@ fn our_daemon_serves_what_has_a_protocol_of_ours() {
          config interface 'vtun3'\noption proto postern_openvpn\n\
          package postern\nconfig daemon daemon\noption enabled 1\nconfig lines\nlist set 'interfaces openvpn vtun3 mode client'\n";
     let imported = text(OWN, config);
+    let misspelt = config.replace("config lines\n", "config lines\noption enabled ture\n");
+    assert_eq!(lines(&text(OWN, &misspelt)), lines(&imported), "the default, as for OpenWrt's own scripts");
     let expected = [
         "set interfaces openvpn vtun3 mode client",
         "set interfaces wireguard wg7",
@@ -67,6 +69,24 @@ fn an_interface_of_ours_has_a_name_of_ours() {
     let imported = text(OWN, "package network\nconfig interface home\noption proto postern_wireguard\n");
     let (why, security) = left(&imported, "network.home");
     assert!(why.contains("interfaces wireguard") && security);
+    // What would lose a tunnel without a word is refused.
+    for (config, origin, reason) in [
+        ("config interface wg0\noption proto postern_wiregaurd\n", "network.wg0", "no such protocol"),
+        (
+            "config interface home\noption proto postern_wireguard\noption link wg0\nconfig wireguard_wg0\noption public_key x\n",
+            "network.@wireguard_wg0[0]",
+            "wg0 is not imported",
+        ),
+        (
+            "config interface wg0\noption proto postern_wireguard\nconfig interface home\noption proto postern_wireguard\noption link wg0\n",
+            "network.home",
+            "another section",
+        ),
+    ] {
+        let imported = text(OWN, &format!("package network\n{config}"));
+        let (why, security) = left(&imported, origin);
+        assert!(why.contains(reason) && security, "{config}: {why}");
+    }
     let imported = text(OWN, "package network\nconfig interface vtun0\noption proto postern_openvpn\n");
     assert!(left(&imported, "network.vtun0").0.contains("no line"));
 }
@@ -203,6 +223,7 @@ fn what_uci_has_no_words_for_comes_back_as_lines() {
          set interfaces wireguard wg0 peer a.b@c address 192.0.2.1\n\
          set interfaces wireguard wg0 peer peer1 port 7\n\
          set interfaces wireguard wg0 peer empty\n\
+         set interfaces wireguard wg0 peer \"it's\" port 9\n\
          set interfaces wireguard wg0 peer zero preshared-key AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n\
          set interfaces wireguard wg0 peer full allowed-ips 0.0.0.0/0\n\
          set interfaces wireguard wg0 peer full address 2001:db8::1\nset interfaces wireguard wg0 peer full port 51821\n\

@@ -75,17 +75,27 @@ fn take_members(section: &mut Section, name: &str) -> Vec<Setting> {
 fn take_list(section: &mut Section, name: &str) -> Vec<Setting> {
     let found = take_members(section, name);
     let words = found.iter().flat_map(|setting| {
-        setting
-            .value
-            .split_whitespace()
-            .map(|word| Setting { value: word.to_owned().into(), ..setting.clone() })
+        setting.value.split_whitespace().map(|word| Setting {
+            name: setting.name.clone(),
+            value: word.to_owned().into(),
+            origin: setting.origin.clone(),
+        })
     });
     words.collect()
 }
 
-/// Whether an option is set, as `config_get_bool` of OpenWrt reads it.
+/// The words with which `config_get_bool` of OpenWrt sets an option, and those with which it clears it. For others it uses the default.
+const ON: [&str; 5] = ["1", "on", "true", "yes", "enabled"];
+const OFF: [&str; 5] = ["0", "off", "false", "no", "disabled"];
+
+/// Whether an option is set that is not by default.
 fn is_on(setting: &Setting) -> bool {
-    matches!(setting.value.as_str(), "1" | "on" | "true" | "yes" | "enabled")
+    ON.contains(&setting.value.as_str())
+}
+
+/// Whether an option is cleared that is set by default.
+fn is_off(setting: &Setting) -> bool {
+    OFF.contains(&setting.value.as_str())
 }
 
 /// Reports the options that are left in a section.

@@ -40,6 +40,8 @@ pub(super) fn import(blocks: Vec<Block>, wanted: Wanted, draft: &mut Draft) {
         peers.into_iter().map(|block| (block.kind[PEERS.len()..].to_owned(), block.section)).collect();
     let mut taken: HashSet<String> =
         others.iter().filter_map(|block| link(&block.section, "wireguard")).collect();
+    // Interfaces that are here, and those that another program serves.
+    let (mut served, mut foreign) = (HashSet::new(), HashSet::new());
     for Block { kind, mut section } in others {
         let proto = section.value("proto").unwrap_or_default().to_owned();
         let own = proto.strip_prefix(PROTOCOLS);
@@ -50,16 +52,32 @@ pub(super) fn import(blocks: Vec<Block>, wanted: Wanted, draft: &mut Draft) {
                     continue;
                 };
                 let peers = peers_of(&section.name, &mut peers);
-                taken.insert(name.clone());
+                if !served.insert(name.clone()) {
+                    let why = format!("another section is {name}, too");
+                    section.refuse(draft, true, &why, "give each interface its own link");
+                    refuse_peers(peers, &why, draft);
+                    continue;
+                }
                 wireguard::import(name, section, peers, true, draft);
             }
             ("interface", None, "wireguard") if wanted == Wanted::All => {
                 let name = free(&section.name, &mut taken, &section, draft);
                 let peers = peers_of(&section.name, &mut peers);
+                if !served.insert(name.clone()) {
+                    let why = format!("another section is {name}, too");
+                    section.refuse(draft, true, &why, "give one of them another name");
+                    refuse_peers(peers, &why, draft);
+                    continue;
+                }
                 wireguard::import(name, section, peers, false, draft);
             }
             ("interface", Some(kind @ ("openvpn" | "ipsec")), _) => shown(kind, section, draft),
+            ("interface", Some(_), _) => {
+                let fix = "option proto 'postern_wireguard', 'postern_ipsec' or 'postern_openvpn'";
+                section.refuse(draft, true, "Postern has no such protocol", fix);
+            }
             _ => {
+                foreign.insert(section.name.clone());
                 section.settings.clear();
                 let why = match proto.as_str() {
                     "wireguard" => "the kernel serves it",
@@ -71,17 +89,18 @@ pub(super) fn import(blocks: Vec<Block>, wanted: Wanted, draft: &mut Draft) {
     }
     for (interface, section) in peers {
         let why = format!("the interface {interface} is not imported");
-        let is_ours = wanted == Wanted::All;
-        if is_ours {
-            section.refuse(
-                draft,
-                true,
-                &why,
-                "give the interface the protocol of WireGuard, or remove the peer",
-            );
+        if wanted == Wanted::Own && foreign.contains(&interface) {
+            draft.leave(&section.origin, why, "nothing: OpenWrt serves the interface");
         } else {
-            draft.leave(&section.origin, why, "nothing, if OpenWrt serves the interface");
+            let fix = "name the section of the interface, which is not its link, or remove the peer";
+            section.refuse(draft, true, &why, fix);
         }
+    }
+}
+
+fn refuse_peers(peers: Vec<Section>, why: &str, draft: &mut Draft) {
+    for peer in peers {
+        peer.refuse(draft, true, why, "correct the interface");
     }
 }
 

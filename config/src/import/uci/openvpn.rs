@@ -87,7 +87,8 @@ pub(super) fn import(blocks: Vec<Block>, files: &dyn Files, draft: &mut Draft) {
             section.refuse(draft, true, why, "postern openvpn --config FILE serves it; or write its directives as options, and import again");
             continue;
         }
-        let is_client = section.value("client").is_some() || section.value("pull").is_some();
+        let is_set = |name| section.settings.iter().any(|it| it.name == name && is_on(it));
+        let is_client = is_set("client") || is_set("pull");
         let is_server =
             !is_client && (section.value("server").is_some() || section.value("server_ipv6").is_some());
         if !is_client && !is_server {

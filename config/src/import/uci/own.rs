@@ -1,6 +1,6 @@
 //! The package `postern`: the daemon's own settings, and lines of a configuration as they are.
 
-use super::{Block, is_on, leave_rest, take_members};
+use super::{Block, is_off, leave_rest, take_members};
 use crate::import::report::Draft;
 use crate::import::section::Setting;
 
@@ -13,7 +13,7 @@ pub(super) fn import(blocks: Vec<Block>, draft: &mut Draft) -> Vec<Setting> {
             "lines" => {
                 let is_off = section.take("enabled").is_some_and(|enabled| {
                     draft.take(&enabled.origin, &[]);
-                    !is_on(&enabled)
+                    is_off(&enabled)
                 });
                 if is_off {
                     section.refuse(draft, false, "the section is not enabled", "option enabled '1'");

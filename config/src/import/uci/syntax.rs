@@ -5,9 +5,13 @@ use crate::import::section::{Section, Setting};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// The maximum number of lines of a file, and of its sections.
+/// The maximum number of lines of a file, of its sections, of its packages, and of the options of a section: names are searched for.
 const MOST_ENTRIES: usize = 200_000;
 const MOST_SECTIONS: usize = 20_000;
+const MOST_PACKAGES: usize = 100;
+const MOST_OPTIONS: usize = 10_000;
+/// The most words of a line that is none: the longest has three.
+const MOST_WORDS: usize = 4;
 
 /// A section with its type. The settings of a list have one name.
 pub(super) struct Block {
@@ -34,12 +38,18 @@ pub(super) fn read(order: usize, file: &str, name: &str, text: &str) -> Result<V
     let file: Arc<str> = file.into();
     let mut reader = Reader::new(order, &file, text);
     let mut packages = vec![package(name, reader.place())];
-    let mut entries = 0;
+    let (mut entries, mut sections) = (0, 0);
     while let Some(words) = statement(&mut reader)? {
         let Some((verb, rest)) = words.split_first() else { continue };
         entries += 1;
-        let sections: usize = packages.iter().map(|package| package.blocks.len()).sum();
-        if entries > MOST_ENTRIES || sections > MOST_SECTIONS {
+        sections += usize::from(verb.text.starts_with('c'));
+        let options =
+            packages.last().and_then(|package| package.blocks.last()).map_or(0, |it| it.section.settings.len());
+        if entries > MOST_ENTRIES
+            || sections > MOST_SECTIONS
+            || packages.len() > MOST_PACKAGES
+            || options > MOST_OPTIONS
+        {
             return Err(error(verb.place.clone(), "the file has too many lines", "import a part of it"));
         }
         apply(verb, rest, &mut packages)?;
@@ -165,11 +175,12 @@ fn statement(reader: &mut Reader<'_>) -> Result<Option<Vec<Word>>, SyntaxError> 
                 }
             }
             Some(_) => {
-                // No line has more than three; the rest would only use memory.
                 let word = word(reader)?;
-                if words.len() < 4 {
-                    words.push(word);
+                // The rest of such a line would only use memory.
+                if words.len() == MOST_WORDS {
+                    return Err(error(word.place, "the line has too few or too many words", FORMS));
                 }
+                words.push(word);
             }
         }
     }
@@ -195,9 +206,23 @@ fn word(reader: &mut Reader<'_>) -> Result<Word, SyntaxError> {
     Ok(Word { text, place })
 }
 
-/// More than a word of this text can have, but not the length of the rest of the file.
+/// The bytes of the word that a text begins with, with its quotes and backslashes.
 fn room(rest: &str) -> usize {
-    rest.lines().next().map_or(0, str::len)
+    let (mut quote, mut is_escaped) = (None, false);
+    let end = rest.find(|character: char| {
+        if std::mem::take(&mut is_escaped) {
+            return false;
+        }
+        match (quote, character) {
+            (None | Some('"'), '\\') => is_escaped = true,
+            (None, '\'' | '"') => quote = Some(character),
+            (Some(open), _) if character == open => quote = None,
+            (None, '#' | ';') => return true,
+            _ => {}
+        }
+        quote.is_none() && !is_escaped && character.is_whitespace()
+    });
+    end.unwrap_or(rest.len())
 }
 
 /// A part in quotes, which may have several lines. In single quotes every character stands for itself.
@@ -279,6 +304,25 @@ mod tests {
                 "{written}"
             );
         }
+    }
+
+    #[test]
+    fn a_word_takes_the_memory_of_its_own_length() {
+        let text = "'a b'\\''c\nd'\"\\\" e\"f g";
+        let mut reader = Reader::new(0, &"it".into(), text);
+        let word = word(&mut reader).expect("quotes are closed");
+        assert_eq!(&**word.text, "a b'c\nd\" ef");
+        assert_eq!(word.text.capacity(), text.len() - 2);
+    }
+
+    #[test]
+    fn lines_that_would_take_long_are_refused_at_once() {
+        let words = "a ".repeat(1 << 20);
+        assert!(shown(&words).expect_err("a word too many").contains("too many words"));
+        let packages: String = (0..1000).map(|number| format!("package p{number}\nconfig a\n")).collect();
+        assert!(shown(&packages).expect_err("as a hundred").contains("too many lines"));
+        let options = format!("config a\n{}", "list x y\n".repeat(MOST_OPTIONS + 2));
+        assert!(shown(&options).expect_err("too many").contains("too many lines"));
     }
 
     #[test]

@@ -134,7 +134,8 @@ impl Interface {
         let is_free = |name: &&str| {
             let cursor = Cursor::at(self.path.split(' ').chain(["peer", name]));
             let is_name = cursor.and_then(Cursor::tag).is_some_and(|tag| tag.kind.check(name).is_ok());
-            is_name && !self.names.contains(*name)
+            // The name stands in a path without quotes.
+            is_name && !name.contains(['\'', '"', '#']) && !self.names.contains(*name)
         };
         let option = section.take("name");
         let described = section.value("description").filter(|text| {

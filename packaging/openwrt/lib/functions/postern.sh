@@ -9,6 +9,8 @@ POSTERN=${POSTERN:-/usr/sbin/postern}
 POSTERN_UCI=${POSTERN_UCI:-/etc/config}
 # In memory: it holds keys, and is made again at each start.
 POSTERN_CONF=${POSTERN_CONF:-/var/etc/postern/postern.conf}
+# The last one that was right, on flash: what starts if UCI is wrong when the router does. Its keys are in $POSTERN_UCI, too.
+POSTERN_LAST=${POSTERN_LAST:-/etc/postern/last.conf}
 # A file for each interface that ifup or ifdown has decided on, with the word up or down.
 POSTERN_LINKS=${POSTERN_LINKS:-/var/run/postern-links}
 
@@ -31,7 +33,7 @@ postern_write() {
 	# shellcheck disable=SC2086
 	if ! "$POSTERN" import uci --only-postern $files > "$new" 2> "$report"; then
 		grep -e '^refused: ' -e ': left, matters for security' "$report" | while read -r file; do postern_log err "$file"; done
-		postern_log err "the configuration is as before: postern import uci --only-postern $POSTERN_UCI says what is wrong"
+		postern_log err "it is not used: postern import uci --only-postern $POSTERN_UCI says what is wrong"
 		rm -f "$new" "$report"
 		return 1
 	fi
@@ -43,6 +45,41 @@ postern_write() {
 	# The daemon becomes this user, and reads the file again by itself.
 	grep -q '^postern:' /etc/passwd && chown postern "$new"
 	mv "$new" "$POSTERN_CONF"
+	postern_keep
+}
+
+# Keeps the configuration, if it is another one: flash wears out.
+postern_keep() {
+	cmp -s "$POSTERN_CONF" "$POSTERN_LAST" && return 0
+	mkdir -p "${POSTERN_LAST%/*}" && (umask 077 && cp "$POSTERN_CONF" "$POSTERN_LAST.new") && mv "$POSTERN_LAST.new" "$POSTERN_LAST"
+}
+
+# Makes the configuration. If it is wrong, and there is none since the router started, that is the last one that was right.
+postern_make() {
+	postern_write && return 0
+	[ -f "$POSTERN_CONF" ] && return 0
+	if [ ! -f "$POSTERN_LAST" ]; then
+		postern_log err "there is no configuration: no tunnel, and nothing is protected"
+		return 1
+	fi
+	postern_log err "the configuration is the last one that was right, of before the start of the router"
+	(umask 077 && cp "$POSTERN_LAST" "$POSTERN_CONF")
+	grep -q '^postern:' /etc/passwd && chown postern "$POSTERN_CONF"
+	return 0
+}
+
+# Tells the daemon to read the file. One that is about to start has no socket yet, and may have read the file before.
+postern_reload() {
+	local tries=0
+	while [ "$tries" -lt 15 ]; do
+		"$POSTERN" reload && return 0
+		# It has answered, and refuses: what is wrong stays so.
+		[ -S /run/postern/postern.sock ] && break
+		tries=$((tries + 1))
+		sleep 1
+	done
+	postern_log warn "the daemon does not answer, or refuses: postern reload says why"
+	return 1
 }
 
 # Prints the lines that disable what netifd holds down: after ifdown, and with `option auto '0'` until ifup.

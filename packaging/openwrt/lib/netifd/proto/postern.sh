@@ -48,6 +48,8 @@ postern_teardown() {
 	json_get_var link link
 	link="${link:-$interface}"
 	proto_kill_command "$interface"
+	# ifup is ifdown, and then up: by now netifd has heard of both.
+	sleep "${POSTERN_PATIENCE:-1}"
 	autostart="$(
 		json_load "$(ubus -S call "network.interface.$interface" status 2> /dev/null || echo '{}')"
 		json_get_var it autostart
