@@ -1,6 +1,6 @@
 //! The Internet checksum (RFC 1071), and its pseudo headers for TCP and UDP.
 //!
-//! Sums are kept in 64 bits in native byte order and folded once at the end. RFC 1071 section 2(B) shows that the
+//! Sums are in native byte order, and folded once at the end. RFC 1071 section 2(B) shows that the
 //! byte order does not matter if the folded result is stored in native order too.
 
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -9,6 +9,7 @@ use lab::{Lab, wait_until};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// The emulated machine takes seconds for what others do in milliseconds.
@@ -100,10 +101,15 @@ pub struct Ends {
     pub theirs: &'static str,
 }
 
+/// What the next file is made of.
+static SEED: AtomicU32 = AtomicU32::new(1);
+
 /// A file each way, compared by its digest: the machine takes what comes to port 5000, and sends to port 5001.
 pub fn exchange_files(lab: &Lab, machine: &Machine, ends: Ends) {
     let (there, here) = (format!("{}:5000", ends.theirs), format!("{}:5001", ends.ours));
-    let data: Vec<u8> = (0..1u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+    // Others each time: what was received before does not count.
+    let seed = SEED.fetch_add(2, Ordering::Relaxed);
+    let data: Vec<u8> = (0..1u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761u32.wrapping_mul(seed)) >> 11) as u8).collect();
     lab.enter("a", || {
         let connected = wait_until(PATIENCE, || TcpStream::connect(&there).is_ok());
         connected.expect("it listens");

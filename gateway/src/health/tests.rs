@@ -187,6 +187,9 @@ fn each_rule_fails_on_its_fact() {
     ill.now.failover = vec![group(vec![member(10, Of::Down, false), member(20, Of::Waiting, true)])];
     assert_eq!(ill.subjects("failover-down"), ["hq"]);
     assert_eq!(ill.check("failover-standby"), Verdict::Ok, "it is told once");
+    ill.now.failover = vec![group(Vec::new())];
+    let Verdict::Failing(found) = ill.check("failover-down") else { panic!("nothing protects it") };
+    assert!(found[0].sentence.contains("disabled"), "{found:?}");
     ill.now.drops[0].inbound = 1;
     assert_eq!(ill.subjects("drops-rising"), ["wg0 no-route"], "20 in 2 s");
     ill.now.daemon.refused_parts = 2;

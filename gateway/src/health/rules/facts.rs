@@ -62,14 +62,18 @@ pub(super) fn never_seen(sight: &Sight<'_>, _: u32) -> Found {
 pub(super) fn failover_down(sight: &Sight<'_>, _: u32) -> Found {
     let is_down = |group: &&Group| group.members.iter().all(|member| member.state != State::Up);
     let one = |group: &Group| {
-        let sentence =
-            format!("No tunnel to {} is up: packets to it are dropped.", group.prefixes.join(", "));
+        let prefixes = group.prefixes.join(", ");
+        let sentence = if group.members.is_empty() {
+            format!("All tunnels to {prefixes} are disabled: nothing protects packets to it.")
+        } else {
+            format!("No tunnel to {prefixes} is up: packets to it are dropped.")
+        };
         Trouble::new(group.name.clone(), sentence, "postern show failover")
     };
     Ok(sight.now.failover.iter().filter(is_down).map(one).collect())
 }
 
-/// Packets take another tunnel than they should. If it is down too, that is told so.
+/// Packets take another tunnel than they should. If that tunnel is down too, `failover-down` reports it.
 pub(super) fn failover_standby(sight: &Sight<'_>, _: u32) -> Found {
     let one = |group: &Group| {
         let first = group.members.first()?;
