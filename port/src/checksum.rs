@@ -1,5 +1,8 @@
 //! The Internet checksum of whole packets, with AVX2 where the processor has it, also while they are copied.
-#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "AVX2 is chosen at run time, and reads by address"))]
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "AVX2 is chosen at run time, and reads by address")
+)]
 
 use packet::checksum::Sum;
 
@@ -126,7 +129,11 @@ mod tests {
             let from = &bytes[start..start + length];
             let expected = Sum::of(from).fold();
             let mut to = vec![0; length];
-            assert_eq!((sum(from).fold(), copy(from, &mut to).fold()), (expected, expected), "{length} bytes");
+            assert_eq!(
+                (sum(from).fold(), copy(from, &mut to).fold()),
+                (expected, expected),
+                "{length} bytes"
+            );
             assert_eq!(to, from);
         }
         let largest = vec![0xff; 65_535];

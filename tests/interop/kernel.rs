@@ -109,7 +109,8 @@ pub fn exchange_files(lab: &Lab, machine: &Machine, ends: Ends) {
     let (there, here) = (format!("{}:5000", ends.theirs), format!("{}:5001", ends.ours));
     // Others each time: what was received before does not count.
     let seed = SEED.fetch_add(2, Ordering::Relaxed);
-    let data: Vec<u8> = (0..1u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761u32.wrapping_mul(seed)) >> 11) as u8).collect();
+    let data: Vec<u8> =
+        (0..1u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761u32.wrapping_mul(seed)) >> 11) as u8).collect();
     lab.enter("a", || {
         let connected = wait_until(PATIENCE, || TcpStream::connect(&there).is_ok());
         connected.expect("it listens");

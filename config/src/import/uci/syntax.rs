@@ -43,8 +43,10 @@ pub(super) fn read(order: usize, file: &str, name: &str, text: &str) -> Result<V
         let Some((verb, rest)) = words.split_first() else { continue };
         entries += 1;
         sections += usize::from(verb.text.starts_with('c'));
-        let options =
-            packages.last().and_then(|package| package.blocks.last()).map_or(0, |it| it.section.settings.len());
+        let options = packages
+            .last()
+            .and_then(|package| package.blocks.last())
+            .map_or(0, |it| it.section.settings.len());
         if entries > MOST_ENTRIES
             || sections > MOST_SECTIONS
             || packages.len() > MOST_PACKAGES
