@@ -126,7 +126,7 @@ impl Gateway {
     ) -> Outcome<Self> {
         let process = lab.start(daemon.command(lab, namespace, interface).args(extra))?;
         // The socket is there before the interface, and answers after it.
-        wait_until(Duration::from_secs(10), || converse(interface, "get=1\n\n").is_ok())
+        wait_until(Duration::from_secs(60), || converse(interface, "get=1\n\n").is_ok())
             .map_err(|error| format!("{} does not serve {interface}: {error}", daemon.name()))?;
         Ok(Self { process, interface: interface.to_owned(), namespace: namespace.to_owned() })
     }
