@@ -10,7 +10,7 @@ use packet::checksum::Sum;
 #[inline]
 pub fn sum(bytes: &[u8]) -> Sum {
     #[cfg(target_arch = "x86_64")]
-    if bytes.len() >= avx2::BLOCK && std::arch::is_x86_feature_detected!("avx2") {
+    if bytes.len() >= avx2::WORTHWHILE && std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
         return unsafe { avx2::sum(bytes) };
     }
@@ -21,7 +21,7 @@ pub fn sum(bytes: &[u8]) -> Sum {
 #[inline]
 pub fn copy(from: &[u8], to: &mut [u8]) -> Sum {
     #[cfg(target_arch = "x86_64")]
-    if from.len() >= avx2::BLOCK && std::arch::is_x86_feature_detected!("avx2") {
+    if from.len() >= avx2::WORTHWHILE && std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
         return unsafe { avx2::copy(from, to) };
     }
@@ -38,7 +38,9 @@ mod avx2 {
     };
 
     /// Bytes of a step.
-    pub(super) const BLOCK: usize = 64;
+    const BLOCK: usize = 64;
+    /// From so many bytes on it is faster than words with carries: at 64 it takes 17 ns, and they 13.
+    pub(super) const WORTHWHILE: usize = 256;
 
     /// Sums of the lower and upper halves of 64-bit words: none overflows before four billion additions.
     struct Sums([__m256i; 4]);
