@@ -96,23 +96,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     };
     let imported = import::import(format, &sources, &disk, &options.local)?;
     deliver(imported.text.bytes(), options.output.as_deref())?;
-    let mut report = Report::new(&imported);
-    if format == Format::Uci(Wanted::Own) && report.left_security > 0 {
-        // This configuration is made at each start, when its report is not read.
-        report.valid = false;
-        let fix = Some("correct these options, or remove them".to_owned());
-        report.problems.push(Shown {
-            place: None,
-            reason: "what is left matters for security".to_owned(),
-            fix,
-        });
-    }
+    let report = Report::new(&imported);
     if options.json {
         eprintln!("{}", serde_json::to_string_pretty(&report)?);
     } else {
         eprint!("{}", report.text());
     }
-    Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if imported.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The packages of UCI that may have tunnels.

@@ -6,14 +6,12 @@
 //! ```
 //! Nothing is lost: what is written is imported again, and must be the same configuration.
 
-use crate::import::{Files, Format, Outcome, Source, Wanted, import};
+use crate::import::{Format, NoFiles, Outcome, Source, Wanted, import};
 use crate::schema::key_of;
 use crate::token::words;
 use crate::{Text, Tree, parse, print};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
-use std::io;
-use std::path::Path;
 use zeroize::Zeroizing;
 
 /// A configuration as UCI.
@@ -27,19 +25,6 @@ pub struct Exported {
     pub options: usize,
     /// Branches without words in UCI, and how many lines they have: these are in the package `postern` as they are.
     pub as_lines: BTreeMap<String, usize>,
-}
-
-/// No files at all.
-struct Nothing;
-
-impl Files for Nothing {
-    fn read(&self, _: &Path) -> io::Result<Text> {
-        Err(io::ErrorKind::NotFound.into())
-    }
-
-    fn list(&self, _: &Path) -> io::Result<Vec<String>> {
-        Err(io::ErrorKind::NotFound.into())
-    }
 }
 
 /// A WireGuard interface: the part that UCI has words for.
@@ -233,7 +218,7 @@ fn same(tree: &Tree, exported: &Exported) -> Result<(), String> {
     };
     let sources = [source("network", &exported.network), source("postern", &exported.postern)];
     let imported =
-        import(Format::Uci(Wanted::Own), &sources, &Nothing, &[]).map_err(|error| error.to_string())?;
+        import(Format::Uci(Wanted::Own), &sources, &NoFiles, &[]).map_err(|error| error.to_string())?;
     let read = parse(imported.text.as_str().unwrap_or_default());
     if read.is_ok_and(|read| read == *tree) {
         return Ok(());

@@ -2,22 +2,7 @@
 
 use config::Text;
 use config::export;
-use config::import::{Files, Format, Source, Wanted, import};
-use std::io;
-use std::path::Path;
-
-/// No files at all.
-struct Nothing;
-
-impl Files for Nothing {
-    fn read(&self, _: &Path) -> io::Result<Text> {
-        Err(io::ErrorKind::NotFound.into())
-    }
-
-    fn list(&self, _: &Path) -> io::Result<Vec<String>> {
-        Err(io::ErrorKind::NotFound.into())
-    }
-}
+use config::import::{Format, NoFiles, Source, Wanted, import};
 
 fn source(name: &str, data: &[u8]) -> Source {
     let text = Text::read_from(data).expect("memory");
@@ -25,7 +10,7 @@ fn source(name: &str, data: &[u8]) -> Source {
 }
 
 fn check(format: Format, sources: &[Source]) {
-    match import(format, sources, &Nothing, &["192.0.2.2".parse().expect("literal")]) {
+    match import(format, sources, &NoFiles, &["192.0.2.2".parse().expect("literal")]) {
         Ok(imported) => {
             let text = imported.text.as_str().expect("it comes of UTF-8");
             assert!(config::parse(text).is_ok(), "{text}");
@@ -65,7 +50,7 @@ pub fn uci(data: &[u8]) {
     for wanted in [Wanted::All, Wanted::Own] {
         check(Format::Uci(wanted), &[source("network", data)]);
     }
-    if let Ok(imported) = import(Format::Uci(Wanted::Own), &[source("network", data)], &Nothing, &[]) {
+    if let Ok(imported) = import(Format::Uci(Wanted::Own), &[source("network", data)], &NoFiles, &[]) {
         let tree = config::parse(imported.text.as_str().expect("it comes of UTF-8")).expect("it was checked");
         assert!(export::uci(&tree).is_ok());
     }

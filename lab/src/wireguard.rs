@@ -126,8 +126,11 @@ impl Gateway {
     ) -> Outcome<Self> {
         let process = lab.start(daemon.command(lab, namespace, interface).args(extra))?;
         // The socket is there before the interface, and answers after it.
-        wait_until(Duration::from_secs(60), || converse(interface, "get=1\n\n").is_ok())
-            .map_err(|error| format!("{} does not serve {interface}: {error}", daemon.name()))?;
+        let patience = Duration::from_secs(10);
+        let said = |error| format!("{} does not serve {interface}: {error}", daemon.name());
+        // The socket is there before the interface, so that no two daemons share one, and answers after it.
+        wait_until(patience, || UnixStream::connect(socket_of(interface)).is_ok()).map_err(said)?;
+        wait_until(patience, || converse(interface, "get=1\n\n").is_ok()).map_err(said)?;
         Ok(Self { process, interface: interface.to_owned(), namespace: namespace.to_owned() })
     }
 

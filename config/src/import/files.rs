@@ -20,6 +20,19 @@ pub trait Files {
     fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
 }
 
+/// No files at all.
+pub struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&self, _: &Path) -> io::Result<Text> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    fn list(&self, _: &Path) -> io::Result<Vec<String>> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
 /// The files of this machine, or of another one whose root directory is here.
 pub struct Disk {
     /// The directory that absolute paths begin at.

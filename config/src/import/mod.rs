@@ -23,7 +23,7 @@ mod swanctl;
 mod uci;
 mod wg_quick;
 
-pub use files::{Disk, Files, LONGEST};
+pub use files::{Disk, Files, LONGEST, NoFiles};
 pub use place::{Place, SyntaxError};
 pub use report::{Entry, Imported, Outcome, Problem};
 pub use uci::Wanted;
@@ -88,7 +88,12 @@ pub fn import(
         Format::Vyos => router::import(sources, files, false, &mut draft)?,
         Format::EdgeOs => router::import(sources, files, true, &mut draft)?,
     }
-    Ok(draft.finish())
+    let mut imported = draft.finish();
+    if format == Format::Uci(Wanted::Own) {
+        // It is made at each start, when its report is not read.
+        imported.refuse_what_is_left();
+    }
+    Ok(imported)
 }
 
 /// The format that a source seems to have.

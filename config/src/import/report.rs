@@ -65,6 +65,21 @@ pub struct Imported {
     pub warnings: Vec<String>,
 }
 
+impl Imported {
+    /// Makes problems of the options that were left and matter for security.
+    pub(super) fn refuse_what_is_left(&mut self) {
+        let left = self.entries.iter().filter_map(|entry| match &entry.outcome {
+            Outcome::Left { why, fix, security: true } => Some(Problem {
+                place: Some(entry.place.clone()),
+                reason: format!("{}: {why}", entry.option),
+                fix: Some(fix.clone()),
+            }),
+            _ => None,
+        });
+        self.problems.extend(left);
+    }
+}
+
 /// A line of the result: the words, and where it comes from.
 struct Line {
     text: Zeroizing<String>,

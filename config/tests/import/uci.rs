@@ -86,6 +86,7 @@ fn an_interface_of_ours_has_a_name_of_ours() {
         let imported = text(OWN, &format!("package network\n{config}"));
         let (why, security) = left(&imported, origin);
         assert!(why.contains(reason) && security, "{config}: {why}");
+        assert!(imported.problems.iter().any(|it| it.reason.starts_with(origin)), "{:?}", imported.problems);
     }
     let imported = text(OWN, "package network\nconfig interface vtun0\noption proto postern_openvpn\n");
     assert!(left(&imported, "network.vtun0").0.contains("no line"));

@@ -46,30 +46,13 @@ pub(super) fn import(blocks: Vec<Block>, wanted: Wanted, draft: &mut Draft) {
         let proto = section.value("proto").unwrap_or_default().to_owned();
         let own = proto.strip_prefix(PROTOCOLS);
         match (kind.as_str(), own, proto.as_str()) {
-            ("interface", Some("wireguard"), _) => {
-                let Some(name) = link(&section, "wireguard") else {
-                    no_link(section, "wireguard", "wg0", draft);
-                    continue;
-                };
-                let peers = peers_of(&section.name, &mut peers);
-                if !served.insert(name.clone()) {
-                    let why = format!("another section is {name}, too");
-                    section.refuse(draft, true, &why, "give each interface its own link");
-                    refuse_peers(peers, &why, draft);
-                    continue;
-                }
-                wireguard::import(name, section, peers, true, draft);
-            }
+            ("interface", Some("wireguard"), _) => match link(&section, "wireguard") {
+                Some(name) => tunnel(name, section, &mut peers, &mut served, true, draft),
+                None => no_link(section, "wireguard", "wg0", draft),
+            },
             ("interface", None, "wireguard") if wanted == Wanted::All => {
                 let name = free(&section.name, &mut taken, &section, draft);
-                let peers = peers_of(&section.name, &mut peers);
-                if !served.insert(name.clone()) {
-                    let why = format!("another section is {name}, too");
-                    section.refuse(draft, true, &why, "give one of them another name");
-                    refuse_peers(peers, &why, draft);
-                    continue;
-                }
-                wireguard::import(name, section, peers, false, draft);
+                tunnel(name, section, &mut peers, &mut served, false, draft);
             }
             ("interface", Some(kind @ ("openvpn" | "ipsec")), _) => shown(kind, section, draft),
             ("interface", Some(_), _) => {
@@ -98,9 +81,23 @@ pub(super) fn import(blocks: Vec<Block>, wanted: Wanted, draft: &mut Draft) {
     }
 }
 
-fn refuse_peers(peers: Vec<Section>, why: &str, draft: &mut Draft) {
-    for peer in peers {
-        peer.refuse(draft, true, why, "correct the interface");
+/// Imports an interface of WireGuard with its peers; a second one of a name is refused with them.
+fn tunnel(
+    name: String,
+    section: Section,
+    peers: &mut Vec<(String, Section)>,
+    served: &mut HashSet<String>,
+    is_own: bool,
+    draft: &mut Draft,
+) {
+    let peers = peers.extract_if(.., |(of, _)| *of == section.name).map(|(_, peer)| peer);
+    let peers: Vec<Section> = peers.collect();
+    if served.insert(name.clone()) {
+        return wireguard::import(name, section, peers, is_own, draft);
+    }
+    let why = format!("another section is {name}, too");
+    for one in peers.into_iter().chain([section]) {
+        one.refuse(draft, true, &why, "give each interface its own name or link");
     }
 }
 
@@ -128,10 +125,6 @@ fn free(name: &str, taken: &mut HashSet<String>, section: &Section, draft: &mut 
     let why = format!("the interface {name} is {found} here: names are wg and a number");
     draft.translate(&section.origin, &[(format!("interfaces wireguard {found}"), None)], why);
     found
-}
-
-fn peers_of(interface: &str, peers: &mut Vec<(String, Section)>) -> Vec<Section> {
-    peers.extract_if(.., |(of, _)| of == interface).map(|(_, section)| section).collect()
 }
 
 /// An interface that netifd shows; lines of ours configure it.

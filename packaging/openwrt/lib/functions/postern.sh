@@ -32,7 +32,7 @@ postern_write() {
 	# No path of ours has a space.
 	# shellcheck disable=SC2086
 	if ! "$POSTERN" import uci --only-postern $files > "$new" 2> "$report"; then
-		grep -e '^refused: ' -e ': left, matters for security' "$report" | while read -r file; do postern_log err "$file"; done
+		grep '^refused: ' "$report" | while read -r file; do postern_log err "$file"; done
 		postern_log err "it is not used: postern import uci --only-postern $POSTERN_UCI says what is wrong"
 		rm -f "$new" "$report"
 		return 1
