@@ -35,13 +35,9 @@ pub(crate) fn acceleration() -> Answer {
     Answer::new(acceleration_value(&machine), move |_| acceleration_text(&machine))
 }
 
-fn is_x86(processor: &Processor) -> bool {
-    matches!(processor.architecture.as_str(), "x86_64" | "x86" | "i686")
-}
-
 /// Capabilities that a processor of this kind may have.
 fn possible(processor: &Processor) -> impl Iterator<Item = Capability> {
-    let x86 = is_x86(processor);
+    let x86 = processor.is_x86();
     Capability::ALL.iter().copied().filter(move |capability| match capability {
         Capability::Neon => !x86,
         Capability::VectorAes | Capability::Avx2 | Capability::Avx512 => x86,
@@ -51,7 +47,7 @@ fn possible(processor: &Processor) -> impl Iterator<Item = Capability> {
 
 fn cpu_value(processor: &Processor) -> Value {
     let capabilities: Vec<Value> = possible(processor)
-        .map(|it| json!({ "name": name(processor, it), "present": processor.has(it), "purpose": it.purpose() }))
+        .map(|it| json!({ "name": processor.name_of(it), "present": processor.has(it), "purpose": it.purpose() }))
         .collect();
     let packets: Vec<&str> =
         PACKETS.iter().map(|(flag, _)| *flag).filter(|flag| processor.has_flag(flag)).collect();
@@ -70,18 +66,10 @@ fn cpu_value(processor: &Processor) -> Value {
     })
 }
 
-/// What manuals of this kind of processor call it.
-fn name(processor: &Processor, capability: Capability) -> &'static str {
-    match capability {
-        Capability::CarrylessMultiply if !is_x86(processor) => "PMULL",
-        _ => capability.name(),
-    }
-}
-
 /// The two numbers that tell models apart, of this kind of processor.
 fn numbers(processor: &Processor, x86: bool, written: impl Fn(u32) -> String) -> String {
     let (first, second) = processor.numbers;
-    if is_x86(processor) == x86 { format!("{}, {}", written(first), written(second)) } else { String::new() }
+    if processor.is_x86() == x86 { format!("{}, {}", written(first), written(second)) } else { String::new() }
 }
 
 fn cpu_text(processor: &Processor) -> String {
@@ -101,7 +89,7 @@ fn cpu_text(processor: &Processor) -> String {
         filled.map(|(name, value)| format!("{:<20}{value}\n", format!("{name}:"))).collect();
     let yes = |has: bool| if has { "yes" } else { "no" }.to_owned();
     let crypto = possible(processor)
-        .map(|it| vec![name(processor, it).to_owned(), yes(processor.has(it)), it.purpose().to_owned()]);
+        .map(|it| vec![processor.name_of(it).to_owned(), yes(processor.has(it)), it.purpose().to_owned()]);
     let packets = PACKETS
         .iter()
         .filter(|(flag, _)| processor.has_flag(flag))

@@ -111,7 +111,7 @@ fn start_without(options: &Options) -> Outcome<(Option<Worker>, Option<Compariso
         return Ok((None, None));
     };
     let worker = Worker::start(&options.program, variable, Some(&value))?;
-    let hidden = hidden.into_iter().map(|it| it.name().to_owned()).collect();
+    let hidden = hidden.into_iter().map(|it| processor.name_of(it).to_owned()).collect();
     Ok((Some(worker), Some(Comparison { variable: variable.to_owned(), value, hidden })))
 }
 

@@ -124,7 +124,7 @@ pub fn examine(inputs: &Inputs) -> Report {
     Report {
         findings,
         processor: processor.model.clone(),
-        capabilities: processor.capabilities().into_iter().map(Capability::name).collect(),
+        capabilities: processor.capabilities().into_iter().map(|it| processor.name_of(it)).collect(),
         measured: !inputs.trials.is_empty(),
     }
 }

@@ -21,7 +21,7 @@ fn word_set(inputs: &Inputs, variable: &str, value: &str) -> Option<Finding> {
         return None;
     }
     let from_both = word::hidden_by(variable, value, processor, "aws-lc");
-    let names = |of: &[Capability]| of.iter().map(|it| it.name()).collect::<Vec<_>>().join(", ");
+    let names = |of: &[Capability]| of.iter().map(|it| processor.name_of(*it)).collect::<Vec<_>>().join(", ");
     let what = if from_both == hidden {
         format!("{variable} disables {} in OpenSSL and AWS-LC", names(&hidden))
     } else {
@@ -53,6 +53,7 @@ fn ignored(inputs: &Inputs) -> Vec<Finding> {
 
 fn ignoring(inputs: &Inputs, trial: &Trial) -> Finding {
     let capability = trial.capability;
+    let name = inputs.machine.processor.name_of(capability);
     let rivals = inputs.trials.iter().filter(|it| (it.capability, it.subject) == (capability, trial.subject));
     let fastest = rivals.max_by(|a, b| a.at_best().total_cmp(&b.at_best())).unwrap_or(trial);
     let is_beaten = fastest.at_best() > trial.at_best() * MATTERS;
@@ -60,7 +61,7 @@ fn ignoring(inputs: &Inputs, trial: &Trial) -> Finding {
     Finding {
         name: "library-ignores-cpu",
         weight: if is_beaten { Weight::Note } else { Weight::Loss },
-        what: format!("{} does not use {} for {}", trial.engine, capability.name(), trial.subject),
+        what: format!("{} does not use {} for {}", trial.engine, name, trial.subject),
         evidence: format!(
             "{} of {} bytes: {speed} with it, {without} without; /proc/cpuinfo has it",
             trial.subject, trial.size
@@ -69,11 +70,7 @@ fn ignoring(inputs: &Inputs, trial: &Trial) -> Finding {
             let ratio = fastest.at_best() / trial.at_best();
             format!("{} is {ratio:.1} times as fast ({})", fastest.engine, gigabytes(fastest.at_best()))
         } else {
-            format!(
-                "no library on this machine uses {}, which speeds up {}",
-                capability.name(),
-                capability.purpose()
-            )
+            format!("no library on this machine uses {}, which speeds up {}", name, capability.purpose())
         },
         mend: if is_beaten {
             vec![format!(

@@ -33,8 +33,8 @@ impl Capability {
         Self::Neon,
     ];
 
-    /// The name used in reports.
-    pub fn name(self) -> &'static str {
+    /// The name used in reports about x86; [`Processor::name_of`] is that of any processor.
+    fn name(self) -> &'static str {
         match self {
             Self::Aes => "AES",
             Self::CarrylessMultiply => "PCLMUL",
@@ -97,6 +97,19 @@ pub struct Processor {
 }
 
 impl Processor {
+    /// Whether it is of the x86 family.
+    pub fn is_x86(&self) -> bool {
+        matches!(self.architecture.as_str(), "x86_64" | "x86" | "i686")
+    }
+
+    /// What the manuals of this processor call a feature.
+    pub fn name_of(&self, capability: Capability) -> &'static str {
+        match capability {
+            Capability::CarrylessMultiply if !self.is_x86() => "PMULL",
+            _ => capability.name(),
+        }
+    }
+
     pub(super) fn read(files: Files<'_>) -> Self {
         let text = |path: &str| files.text(path).unwrap_or_default();
         // A line of flags has 2 kB, and a large server has a thousand processors.
@@ -259,6 +272,7 @@ mod tests {
         let router = Processor::parse(ROUTER);
         assert_eq!((router.model.as_str(), router.count), ("Qualcomm Krait", 2));
         assert!(router.has(Capability::Neon) && !router.has(Capability::Aes));
+        assert_eq!(router.name_of(Capability::CarrylessMultiply), "PMULL");
     }
 
     #[test]
