@@ -129,21 +129,7 @@ fn connection(
             setting
         }));
     }
-    let ids = [remote.take("local_identifier"), remote.take("remote_identifier")];
-    let secret = remote.take("pre_shared_key");
-    if let Some(secret) = secret {
-        let mut section = Section::new(format!("ike-{}", remote.name), secret.origin.clone());
-        section.settings.push(renamed(secret, "secret"));
-        // OpenWrt binds a secret to the identities if our own is known.
-        let ids = ids.iter().zip(["id1", "id2"]).map_while(|(id, name)| Some(renamed(id.clone()?, name)));
-        section.settings.extend(ids);
-        let mut secrets = Section::new("secrets", remote.origin.clone());
-        secrets.sections.push(section);
-        swanctl::secrets(secrets, store, draft);
-    }
-    for (side, id) in [&mut local, &mut other].into_iter().zip(ids) {
-        side.settings.extend(id.map(|id| renamed(id, "id")));
-    }
+    identities(&mut remote, [&mut local, &mut other], store, draft);
     if let Some(key) = remote.take("local_key")
         && let Err(why) = store.add_named_private(&key.value)
     {
@@ -159,21 +145,7 @@ fn connection(
         store.trust(&authority.value);
         draft.translate(&authority.origin, &[], "peers with certificates trust it");
     }
-    let mut children = Section::new("children", remote.origin.clone());
-    for kind in ["tunnel", "transport", "child"] {
-        for name in take_list(&mut remote, kind) {
-            match parts.iter().find(|(of, part)| of == kind && part.name == *name.value) {
-                Some((_, part)) => {
-                    used.push(part.name.clone());
-                    draft.take(&name.origin, &[]);
-                    children.sections.push(child(part.clone(), kind, parts, used, &mut connection, draft));
-                }
-                None => {
-                    draft.leave_open(&name.origin, "there is no section of this name", "correct the name");
-                }
-            }
-        }
-    }
+    let children = children(&mut remote, parts, used, &mut connection, draft);
     proposals(&mut remote, "proposals", parts, used, &mut connection, draft);
     version(&mut remote, &mut connection);
     for (name, renames) in CONNECTION {
@@ -201,6 +173,51 @@ fn connection(
     let mut connections = Section::new("connections", connection.origin.clone());
     connections.sections.push(connection);
     swanctl::connections(connections, DEFAULTS, store, draft);
+}
+
+/// Sets the identities of both sides, and a secret that is bound to them.
+fn identities(remote: &mut Section, sides: [&mut Section; 2], store: &mut Store<'_>, draft: &mut Draft) {
+    let ids = [remote.take("local_identifier"), remote.take("remote_identifier")];
+    let secret = remote.take("pre_shared_key");
+    if let Some(secret) = secret {
+        let mut section = Section::new(format!("ike-{}", remote.name), secret.origin.clone());
+        section.settings.push(renamed(secret, "secret"));
+        // OpenWrt binds a secret to the identities if our own is known.
+        let ids = ids.iter().zip(["id1", "id2"]).map_while(|(id, name)| Some(renamed(id.clone()?, name)));
+        section.settings.extend(ids);
+        let mut secrets = Section::new("secrets", remote.origin.clone());
+        secrets.sections.push(section);
+        swanctl::secrets(secrets, store, draft);
+    }
+    for (side, id) in sides.into_iter().zip(ids) {
+        side.settings.extend(id.map(|id| renamed(id, "id")));
+    }
+}
+
+/// The children that a remote names, with what they set of the connection.
+fn children(
+    remote: &mut Section,
+    parts: &[(String, Section)],
+    used: &mut Vec<String>,
+    connection: &mut Section,
+    draft: &mut Draft,
+) -> Section {
+    let mut children = Section::new("children", remote.origin.clone());
+    for kind in ["tunnel", "transport", "child"] {
+        for name in take_list(remote, kind) {
+            match parts.iter().find(|(of, part)| of == kind && part.name == *name.value) {
+                Some((_, part)) => {
+                    used.push(part.name.clone());
+                    draft.take(&name.origin, &[]);
+                    children.sections.push(child(part.clone(), kind, parts, used, connection, draft));
+                }
+                None => {
+                    draft.leave_open(&name.origin, "there is no section of this name", "correct the name");
+                }
+            }
+        }
+    }
+    children
 }
 
 fn version(remote: &mut Section, connection: &mut Section) {
