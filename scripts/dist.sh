@@ -200,6 +200,8 @@ make_sbom() {
   local triple
   command -v jq > /dev/null || install_packages jq
   if [ -n "$TARGET" ]; then triple=$(scripts/cross.sh triple "$TARGET"); else triple=$(rustc -vV | sed -n 's/^host: //p'); fi
+  # What is left out is not in the list.
+  case $TARGET in *-small-*) export SBOM_OPTIONS=--no-default-features ;; esac
   scripts/sbom.sh make target/stage/usr/bin/postern "$triple" "$dist/postern-$version-${TARGET:-$(architecture)}.cdx.json"
 }
 

@@ -13,7 +13,7 @@ fail() { printf '%s\n' "$@" >&2; exit 1; }
 
 # What is compiled into the program, a name@version a line: neither what builds it nor what tests it.
 crates() {
-  cargo tree --locked --package postern --edges normal,no-proc-macro --target "$1" --prefix none --format '{p}' | awk '{ sub(/^v/, "", $2); print $1 "@" $2 }' | LC_ALL=C sort -u
+  cargo tree --locked --package postern ${SBOM_OPTIONS:-} --edges normal,no-proc-macro --target "$1" --prefix none --format '{p}' | awk '{ sub(/^v/, "", $2); print $1 "@" $2 }' | LC_ALL=C sort -u
 }
 
 # Checksums of crates, as the registry has them: name@version and the digest.
