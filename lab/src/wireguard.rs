@@ -125,8 +125,8 @@ impl Gateway {
         extra: &[&str],
     ) -> Outcome<Self> {
         let process = lab.start(daemon.command(lab, namespace, interface).args(extra))?;
-        // The socket is there before the interface, and answers after it.
-        let patience = Duration::from_secs(10);
+        // As long as a busy machine needs to measure its engines with a program that is not optimised.
+        let patience = Duration::from_secs(60);
         let said = |error| format!("{} does not serve {interface}: {error}", daemon.name());
         // The socket is there before the interface, so that no two daemons share one, and answers after it.
         wait_until(patience, || UnixStream::connect(socket_of(interface)).is_ok()).map_err(said)?;
