@@ -1,17 +1,13 @@
 //! An aligned memory block that is allocated once and reused.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
-/// A cache line: the alignment of packets is in units of it.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C, align(64))]
-struct Line([u8; Slab::ALIGNMENT]);
-
 /// A block of bytes that starts on a cache line.
 ///
-/// It is zeroed on allocation only: old packets are overwritten by new ones.
+/// It is zero at first, and old packets are overwritten by new ones. It takes memory by need: the kernel gives a page when the first
+/// packet gets there, which an allocator with this alignment would have it give at once.
 pub struct Slab {
-    lines: Box<[Line]>,
+    memory: Box<[u8]>,
+    /// Where the first cache line starts.
+    start: usize,
 }
 
 impl Slab {
@@ -20,20 +16,21 @@ impl Slab {
 
     /// Allocates at least `bytes` bytes.
     pub fn new(bytes: usize) -> Self {
-        let line = Line([0; Self::ALIGNMENT]);
-        Self { lines: vec![line; bytes.div_ceil(Self::ALIGNMENT)].into_boxed_slice() }
+        let memory = vec![0; bytes + Self::ALIGNMENT - 1].into_boxed_slice();
+        let start = memory.as_ptr().addr().wrapping_neg() % Self::ALIGNMENT;
+        Self { memory, start }
     }
 
     /// The whole block.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        self.lines.as_bytes()
+        &self.memory[self.start..]
     }
 
     /// The whole block, to write to.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.lines.as_mut_bytes()
+        &mut self.memory[self.start..]
     }
 }
 

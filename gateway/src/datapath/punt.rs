@@ -2,7 +2,7 @@
 
 use super::Stage;
 use super::protocol::Protocol;
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use packet::header::wireguard::Initiation;
 use packet::{DropCounters, DropReason, Endpoint};
 use std::sync::Arc;
@@ -69,7 +69,8 @@ pub struct Punt {
 impl Punt {
     /// Creates a queue for messages of a protocol; its handshake thread has the receiving end.
     pub fn new(protocol: Protocol) -> (Self, Receiver<Datagram>) {
-        let (queue, receiver) = bounded(QUEUE);
+        // Bounded where messages are added: a bounded channel would take memory for all of them at once, 0.9 MB.
+        let (queue, receiver) = unbounded();
         (Self { protocol, queue, waiting: Arc::default() }, receiver)
     }
 
@@ -82,12 +83,16 @@ impl Punt {
         }
         let checked = self.protocol.check_message(message);
         let put = checked.and_then(|()| self.store(message)).and_then(|bytes| {
-            self.queue.try_send(Datagram { endpoint, bytes }).map_err(|_| DropReason::ControlQueueFull)
+            self.queue.send(Datagram { endpoint, bytes }).map_err(|_| DropReason::ControlQueueFull)
         });
         put.inspect_err(|&reason| drops.count(reason, 1))
     }
 
     fn store(&self, message: &[u8]) -> Result<Bytes, DropReason> {
+        // Workers that see the last place free at the same time all take it.
+        if self.queue.len() >= QUEUE {
+            return Err(DropReason::ControlQueueFull);
+        }
         if message.len() <= SHORT {
             let mut bytes = [0; SHORT];
             bytes[..message.len()].copy_from_slice(message);
@@ -95,7 +100,7 @@ impl Punt {
         }
         // Checked before any bytes are copied, so that a flood costs no more than this check.
         let waiting = self.waiting.load(Ordering::Relaxed);
-        if self.queue.is_full() || waiting + message.len() > QUEUE_BYTES {
+        if waiting + message.len() > QUEUE_BYTES {
             return Err(DropReason::ControlQueueFull);
         }
         self.waiting.fetch_add(message.len(), Ordering::Relaxed);
@@ -124,6 +129,17 @@ mod tests {
         assert_eq!(punt.waiting.load(Ordering::Relaxed), 0);
         let _ = punt.punt(from, &[0; 27], &drops);
         assert_eq!((queue.len(), drops.read(DropReason::TooShort)), (0, 1));
+    }
+
+    #[test]
+    fn messages_are_bounded_in_number_too() {
+        let (punt, queue) = Punt::new(Protocol::Ipsec);
+        let (drops, from) =
+            (DropCounters::default(), Endpoint::new("192.0.2.1:4500".parse().expect("literal")));
+        for _ in 0..QUEUE + 10 {
+            let _ = punt.punt(from, &[7; 28], &drops);
+        }
+        assert_eq!((queue.len(), drops.read(DropReason::ControlQueueFull)), (QUEUE, 10));
     }
 
     #[test]
