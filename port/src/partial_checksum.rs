@@ -3,6 +3,7 @@
 //! The field of such a frame holds the sum of the pseudo header, not complemented (linux, "CHECKSUM_PARTIAL"). Before the frame is
 //! encrypted or sent by another port, the sum must be completed: nothing later can.
 
+use crate::checksum;
 use packet::checksum::Sum;
 use packet::header::ethernet::{EthernetHeader, IPV4, IPV6};
 use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header, TCP, UDP};
@@ -19,11 +20,15 @@ pub fn complete(frame: &mut [u8]) -> bool {
     let Some((segment, offset, pseudo)) = locate(frame) else { return false };
     let segment = &mut frame[segment];
     let Some(field) = segment.get(offset..offset + 2) else { return false };
-    if field != pseudo.fold().to_ne_bytes() || (Sum::of(segment) + pseudo).is_valid() {
+    if field != pseudo.fold().to_ne_bytes() {
         return false;
     }
-    segment[offset..offset + 2].fill(0);
-    let checksum = match (Sum::of(segment) + pseudo).checksum() {
+    // Of the data and, in the field, the pseudo header: of all that the checksum is of.
+    let sum = checksum::sum(segment);
+    if (sum + pseudo).is_valid() {
+        return false;
+    }
+    let checksum = match sum.checksum() {
         [0, 0] if offset == UdpHeader::CHECKSUM => [0xff; 2],
         checksum => checksum,
     };
