@@ -8,16 +8,17 @@ use claims::{arrive, push, sealed};
 use crypto::Cipher;
 use crypto::engine::aws_lc::AwsLc;
 use crypto::engine::{Engine, Job};
-use gateway::bed::{Bed, INDEX, Refusing};
+use gateway::bed::{Bed, FOR_EVER, INDEX, Refusing};
 use gateway::datapath::{DataPathEvent, punt};
 use packet::header::wireguard::{DATA_OVERHEAD, Initiation};
 use packet::{Batch, DropCounters, DropReason, Endpoint};
 use port::Transmit;
 use port::memory::InsideLink;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use support::{Broken, announced, syn, v4};
-use tunnel::Time;
 use tunnel::sa::Lifetime;
+use tunnel::{OutboundSa, Time};
 
 /// A bed whose peer has everything.
 fn bed() -> Bed {
@@ -87,6 +88,26 @@ fn a_peer_that_moves_is_followed_only_by_authentic_packets() {
     bed.outside.push([datagrams[0].as_slice()], Some(elsewhere), 0);
     bed.carry();
     assert_eq!(bed.peer.endpoint.load(), before);
+    bed.outside.push([datagrams[1].as_slice()], Some(elsewhere), 0);
+    bed.carry();
+    assert_eq!(bed.peer.endpoint.load().as_ref(), Some(&elsewhere));
+}
+
+#[test]
+fn a_late_packet_under_an_older_key_moves_no_peer() {
+    let begun = |at| Lifetime { expires: Time::from_nanoseconds(u64::MAX - 10 + at), ..FOR_EVER };
+    let mut bed = Bed::with(&AwsLc, begun(1), |link| link, InsideLink).expect("the engine has the cipher");
+    bed.allow(&["0.0.0.0/0".parse().expect("literal")]);
+    let elsewhere = Endpoint::new("198.51.100.7:9".parse().expect("literal"));
+    let datagrams = sealed(&mut bed, &[v4(1, 100, 0), v4(2, 100, 0)]);
+    let key = AwsLc.load(Cipher::ChaCha20Poly1305, &[7; 32]).expect("loads");
+    let before = (bed.peer.endpoint.load(), bed.peer.sending.load_full());
+    bed.peer.use_key(Some(Arc::new(OutboundSa::new(key, INDEX, begun(2)))));
+    bed.outside.push([datagrams[0].as_slice()], Some(elsewhere), 0);
+    bed.carry();
+    // It is received all the same.
+    assert_eq!((bed.peer.received.packets(), bed.peer.endpoint.load()), (1, before.0));
+    bed.peer.use_key(before.1);
     bed.outside.push([datagrams[1].as_slice()], Some(elsewhere), 0);
     bed.carry();
     assert_eq!(bed.peer.endpoint.load().as_ref(), Some(&elsewhere));

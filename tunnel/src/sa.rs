@@ -330,6 +330,11 @@ impl InboundSa {
         !self.unconfirmed.load(Ordering::Relaxed)
     }
 
+    /// Whether it was made before `other`, where all SAs last as long.
+    pub fn is_older_than(&self, other: &OutboundSa) -> bool {
+        self.lifetime.expires < other.lifetime.expires
+    }
+
     /// Whether to request a new key; returns true only once.
     #[inline]
     pub fn wants_renewal(&self, now: Time) -> bool {

@@ -152,14 +152,21 @@ impl Peer {
         self.state.is_followed()
     }
 
-    /// Handles an authentic packet from another address than the endpoint; returns whether the protocol must be told.
+    /// Handles an authentic packet under `sa` from another address than the endpoint; returns whether the protocol must be told.
     #[cold]
-    pub fn note_elsewhere(&self, from: Endpoint) -> bool {
-        if !self.state.follows(self.endpoint.load().as_ref(), &from) {
+    pub fn note_elsewhere(&self, from: Endpoint, sa: &InboundSa) -> bool {
+        if !self.state.follows(self.endpoint.load().as_ref(), &from) || self.is_late(sa) {
             return false;
         }
         self.endpoint.store(Some(from));
         self.state.note_moved()
+    }
+
+    /// WireGuard: whether packets under `sa` may have been on the way since before the handshake that has given the endpoint. If they
+    /// moved it, a peer that answers at its first address again would be followed back to the second by what it sent from there.
+    fn is_late(&self, sa: &InboundSa) -> bool {
+        let is_wireguard = matches!(self.state, PeerState::WireGuard(_));
+        is_wireguard && self.sending.load().as_ref().is_some_and(|sending| sa.is_older_than(sending))
     }
 
     /// Lets the kernel select the local address again.
