@@ -396,14 +396,19 @@ fn an_accelerator_that_is_faster_for_large_packets_is_used_only_for_those() {
     let nanos = Duration::from_nanos;
     let processor = Paced { name: "processor", accelerator: false, call: nanos(0), byte: nanos(20) };
     let device = Paced { name: "device", accelerator: true, call: nanos(55_000), byte: nanos(1) };
-    let choice = Choice::among(vec![Arc::new(processor), Arc::new(device)]);
-    let row = choice.row(CIPHER.into());
-    assert!(Slot::all().all(|slot| row.chosen(slot) == 0), "it is not allowed");
-    choice.set_rules(Rules { accelerators: true, ..Rules::default() });
-    for slot in Slot::all() {
-        let least = if slot.burst == 0 { 2895 } else { 90 };
-        assert_eq!(row.chosen(slot) == 1, SIZES[slot.size] > least, "{slot:?} {:?}", row.ranking(slot));
-    }
+    let engines: [Arc<dyn Engine>; 2] = [Arc::new(processor), Arc::new(device)];
+    let as_computed = |slot: Slot| SIZES[slot.size] > if slot.burst == 0 { 2895 } else { 90 };
+    // A busy machine may take the processor away while an engine is measured: then it is measured again.
+    let mut wrong = Vec::new();
+    let is_right = (0..5).any(|_| {
+        let choice = Choice::among(engines.to_vec());
+        let row = choice.row(CIPHER.into());
+        assert!(Slot::all().all(|slot| row.chosen(slot) == 0), "it is not allowed");
+        choice.set_rules(Rules { accelerators: true, ..Rules::default() });
+        wrong = Slot::all().filter(|&slot| (row.chosen(slot) == 1) != as_computed(slot)).collect();
+        wrong.is_empty()
+    });
+    assert!(is_right, "{wrong:?}");
 }
 
 /// Encrypting twice under one nonce cancels the keystream. So a half-sealed burst must neither be sealed again nor be
