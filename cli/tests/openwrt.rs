@@ -101,10 +101,11 @@ impl Router {
     }
 }
 
-const INIT: &str = ". \"$IPKG_INSTROOT/etc/init.d/postern\"\n";
+/// What closes routes would do it here.
+const INIT: &str = ". \"$IPKG_INSTROOT/etc/init.d/postern\"\npostern_close() { echo closed; }\n";
 const PROTOCOLS: &str = "INCLUDE_ONLY=1 . \"$IPKG_INSTROOT/lib/netifd/proto/postern.sh\"\n\
     json_get_vars() { link=$LINK zone=vpn auto=$AUTO; }; json_get_var() { eval \"$1=\\$FOUND\"; }; json_load() { FOUND=$AUTOSTART; }\n\
-    ubus() { echo '{}'; }; postern_reload_later() { echo reload; }\n";
+    ubus() { echo '{}'; }; postern_reload_later() { echo reload | tee -a \"$NET/reloads\"; }\n";
 
 #[test]
 fn every_script_is_one_for_ash() {
@@ -114,6 +115,7 @@ fn every_script_is_one_for_ash() {
     let scripts = [
         "etc/init.d/postern",
         "etc/init.d/postern-close",
+        "etc/hotplug.d/iface/01-postern",
         "lib/functions/postern.sh",
         "lib/netifd/proto/postern.sh",
         "usr/libexec/postern-link",
@@ -152,8 +154,12 @@ fn the_daemon_starts_with_a_configuration_made_of_uci() {
     let mode = std::fs::metadata(&conf).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "it has keys");
     let others = std::fs::read_dir(router.path("etc")).expect("it is there").flatten();
-    assert_eq!(others.count(), 1, "nothing else is left behind");
-    assert_eq!(router.read("flash/last.conf"), router.read("etc/postern.conf"));
+    assert_eq!(others.count(), 2, "nothing is left behind");
+    let right = router.read("etc/postern.conf.right");
+    assert_eq!(router.read("flash/last.conf"), right);
+    // What netifd holds down is not on flash: after a fault the router must have it.
+    assert_eq!(router.read("etc/postern.conf"), format!("{right}set interfaces openvpn vtun0 disable\n"));
+    assert!(said.starts_with("closed\n"), "netifd may have opened it: {said}");
 }
 
 #[test]
@@ -167,11 +173,18 @@ fn a_wrong_configuration_leaves_the_one_before() {
     assert!(!before.is_empty());
     for wrong in ["\toption listen_port '99999'\n", "\toption presharedkey 'x'\n", "\tlist addresses 'x'\n"] {
         router.write("config/network", &NETWORK.replacen("\toption listen_port '51820'\n", wrong, 1));
-        let done = router.ash(&format!("{INIT}postern_write"));
+        let done = router.ash(&format!("{INIT}postern_make"));
         let log = String::from_utf8_lossy(&done.stderr).into_owned();
-        assert!(!done.status.success() && log.contains("log: "), "{wrong}: {log}");
+        assert!(
+            done.status.success() && log.contains("log: ") && log.contains("it is not used"),
+            "{wrong}: {log}"
+        );
         assert_eq!(router.read("etc/postern.conf"), before, "{wrong}");
     }
+    // An interface that is taken down meanwhile is.
+    router.write("links/wg0", "down\n");
+    router.ash(&format!("{INIT}postern_make"));
+    assert!(router.read("etc/postern.conf").contains("set interfaces wireguard wg0 disable\n"));
 }
 
 #[test]
@@ -207,7 +220,7 @@ fn what_netifd_holds_down_is_disabled() {
         return;
     }
     let router = Router::new(NETWORK);
-    router.ash(&format!("{INIT}postern_write"));
+    router.ash(&format!("{INIT}postern_make"));
     let disabled = |router: &Router| {
         let conf = router.read("etc/postern.conf");
         conf.lines().filter(|line| line.ends_with("0 disable")).map(str::to_owned).collect::<Vec<_>>()
@@ -215,7 +228,7 @@ fn what_netifd_holds_down_is_disabled() {
     assert_eq!(disabled(&router), ["set interfaces openvpn vtun0 disable"], "auto is 0");
     router.write("links/wg0", "down\n");
     router.write("links/vtun0", "up\n");
-    router.ash(&format!("{INIT}postern_write"));
+    router.ash(&format!("{INIT}postern_make"));
     assert_eq!(disabled(&router), ["set interfaces wireguard wg0 disable"]);
 }
 
@@ -225,7 +238,8 @@ fn fw4_is_told_of_the_ports_that_peers_call() {
         return;
     }
     let router = Router::new(NETWORK);
-    let said = router.prints(&format!("{INIT}postern_write; service_data; service_started; service_started"));
+    router.write("links/vtun0", "up\n");
+    let said = router.prints(&format!("{INIT}postern_make; service_data; service_started; service_started"));
     for rule in ["Allow-Postern-tcp-1194", "Allow-Postern-udp-51820"] {
         assert_eq!(
             said.matches(&format!("json_add_string name {rule}\n")).count(),
@@ -243,6 +257,10 @@ fn fw4_is_told_of_the_ports_that_peers_call() {
     let said = router.prints(&format!("{INIT}service_data; service_started"));
     assert!(said.contains("src vpn") && !said.contains("src wan"), "{said}");
     assert_eq!(said.matches("procd_set_config_changed firewall").count(), 1, "{said}");
+    // A tunnel that is down has no port.
+    router.write("links/wg0", "down\n");
+    let said = router.prints(&format!("{INIT}postern_make; service_data"));
+    assert!(said.contains("proto tcp") && !said.contains("51820"), "{said}");
     for sections in ["daemon daemon\n", "daemon daemon open_from=vpn enabled=0\n"] {
         router.write("sections/postern", sections);
         let said = router.prints(&format!("{INIT}service_data; service_started; service_stopped"));
@@ -279,9 +297,10 @@ fn ifdown_disables_a_tunnel_and_a_restart_of_netifd_does_not() {
     }
     let router = Router::new(NETWORK);
     let teardown = |before: &str| {
-        let done = router.prints(&format!("{PROTOCOLS}json_get_var() {{ case $2 in link) link=wg0 ;; *) it=$FOUND ;; esac; }}\n{before}\nproto_postern_wireguard_teardown wg0"));
+        let _ = std::fs::remove_file(router.path("net/reloads"));
+        let done = router.prints(&format!("{PROTOCOLS}json_get_var() {{ case $2 in link) link=wg0 ;; *) autostart=$FOUND ;; esac; }}\n{before}\nproto_postern_wireguard_teardown wg0\nwait"));
         assert!(done.starts_with("proto_kill_command wg0\n"), "{done}");
-        done.contains("reload")
+        router.path("net/reloads").exists()
     };
     assert!(!teardown("AUTOSTART=1") && router.read("links/wg0").is_empty());
     assert!(teardown("AUTOSTART=0"));
@@ -311,7 +330,7 @@ fn netifd_is_told_of_addresses_and_routes() {
         "netifd-proto.sh",
         "ip() {\ncase \"$*\" in\n*addr*) echo '7: wg0    inet 10.1.0.1/30 scope global wg0'; echo '7: wg0    inet6 fd00:1::1/64 scope global '; ;;\n\
          '-4 '*) echo '10.1.0.0/30 scope link  src 10.1.0.1 '; echo '10.20.0.0/16 scope link '; echo '192.0.2.9 scope link '; echo '10.20.0.0/16 scope link  metric 2147483647 ' ;;\n\
-         '-6 '*) echo 'fd00:1::/64  metric 256 '; echo 'fd00:2::/48  metric 1024 ' ;;\nesac\n}\nsleep() { echo 8 > \"$NET/wg0/ifindex\"; }\n",
+         '-6 '*) echo 'fd00:1::/64  metric 256 '; echo 'fd00:2::/48  metric 1024 '; echo 'default  metric 1024 ' ;;\nesac\n}\nsleep() { echo 8 > \"$NET/wg0/ifindex\"; }\n",
     );
     let link = packaging().join("usr/libexec/postern-link");
     let run = Command::new("busybox")

@@ -18,8 +18,8 @@ if [ "$PKG_UPGRADE" = 1 ]; then
 	/etc/init.d/postern enabled || exit 0
 else
 	/etc/init.d/postern enable
+	/etc/init.d/postern-close enable
 fi
-/etc/init.d/postern-close enable
 # Another version of the program is not another instance for procd: the one before is stopped.
 /etc/init.d/postern stop 2> /dev/null
 /etc/init.d/postern start

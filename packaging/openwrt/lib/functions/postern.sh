@@ -18,54 +18,70 @@ postern_log() {
 	logger -t postern -p "daemon.$1" "$2"
 }
 
-# Makes the configuration. If the daemon would refuse it, or a part of it that matters for security
-# would be left, the one before stays, and the reason is in the log.
-postern_write() {
+# Makes the configuration. If it is wrong, that is the last one that was right. What netifd holds down is no part of it: ifdown and
+# ifup are heeded also while UCI is wrong, and what is on flash has all tunnels.
+postern_make() {
+	local folder="${POSTERN_CONF%/*}" new
+
+	mkdir -p "$folder" || return 1
+	postern_import || postern_last || return 1
+	new="$(mktemp "$folder/new.XXXXXX")" || return 1
+	cat "$POSTERN_CONF.right" > "$new" && postern_downs "$POSTERN_CONF.right" >> "$new" || {
+		rm -f "$new"
+		return 1
+	}
+	# The daemon becomes this user, and reads the file again by itself.
+	grep -q '^postern:' /etc/passwd && chown postern "$new"
+	mv "$new" "$POSTERN_CONF"
+}
+
+# Makes $POSTERN_CONF.right of UCI. If the daemon would refuse it, or a part of it that matters for security would be left, the one
+# before stays, and the reason is in the log.
+postern_import() {
 	local folder="${POSTERN_CONF%/*}" new report file files=
 
 	for file in "$POSTERN_UCI/network" "$POSTERN_UCI/postern"; do
 		[ ! -f "$file" ] || files="$files $file"
 	done
-	mkdir -p "$folder" || return 1
 	new="$(mktemp "$folder/new.XXXXXX")" || return 1
 	report="$(mktemp "$folder/report.XXXXXX")" || return 1
 	# No path of ours has a space.
 	# shellcheck disable=SC2086
 	if ! "$POSTERN" import uci --only-postern $files > "$new" 2> "$report"; then
-		grep '^refused: ' "$report" | while read -r file; do postern_log err "$file"; done
+		# The second is an error of syntax, which has no option.
+		sed -n 's/^refused: .*/&/p; s/^postern: //p' "$report" | while read -r file; do postern_log err "$file"; done
 		postern_log err "it is not used: postern import uci --only-postern $POSTERN_UCI says what is wrong"
 		rm -f "$new" "$report"
 		return 1
 	fi
-	postern_downs "$new" > "$report" && cat "$report" >> "$new"
+	rm -f "$report"
 	# It is moved into place as a whole: without a tunnel, there is none in UCI.
 	echo "set system allow-empty" >> "$new"
-	rm -f "$report"
-	chmod 0600 "$new"
-	# The daemon becomes this user, and reads the file again by itself.
-	grep -q '^postern:' /etc/passwd && chown postern "$new"
-	mv "$new" "$POSTERN_CONF"
+	mv "$new" "$POSTERN_CONF.right"
 	postern_keep
+	return 0
 }
 
 # Keeps the configuration, if it is another one: flash wears out.
 postern_keep() {
-	cmp -s "$POSTERN_CONF" "$POSTERN_LAST" && return 0
-	mkdir -p "${POSTERN_LAST%/*}" && (umask 077 && cp "$POSTERN_CONF" "$POSTERN_LAST.new") && mv "$POSTERN_LAST.new" "$POSTERN_LAST"
+	cmp -s "$POSTERN_CONF.right" "$POSTERN_LAST" && return 0
+	mkdir -p "${POSTERN_LAST%/*}" && (umask 077 && cp "$POSTERN_CONF.right" "$POSTERN_LAST.new") && mv "$POSTERN_LAST.new" "$POSTERN_LAST"
 }
 
-# Makes the configuration. If it is wrong, and there is none since the router started, that is the last one that was right.
-postern_make() {
-	postern_write && return 0
-	[ -f "$POSTERN_CONF" ] && return 0
+# The last configuration that was right: of before the start of the router, if there is none since.
+postern_last() {
+	[ -f "$POSTERN_CONF.right" ] && return 0
 	if [ ! -f "$POSTERN_LAST" ]; then
 		postern_log err "there is no configuration: no tunnel, and nothing is protected"
 		return 1
 	fi
 	postern_log err "the configuration is the last one that was right, of before the start of the router"
-	(umask 077 && cp "$POSTERN_LAST" "$POSTERN_CONF")
-	grep -q '^postern:' /etc/passwd && chown postern "$POSTERN_CONF"
-	return 0
+	(umask 077 && cp "$POSTERN_LAST" "$POSTERN_CONF.right")
+}
+
+# Closes what tunnels protect, unless a daemon serves it.
+postern_close() {
+	"$POSTERN" close --config "$POSTERN_CONF" 2>&1 | grep -v '^nothing to do' | logger -t postern -p daemon.notice
 }
 
 # Tells the daemon to read the file. One that is about to start has no socket yet, and may have read the file before.
@@ -109,17 +125,21 @@ postern_downs() {
 	config_foreach postern_down interface
 }
 
-# Prints the ports that peers call, as lines of a protocol and a port: udp 51820. Without a port: all of the protocol.
+# Prints the ports that peers call, as lines of a protocol and a port: udp 51820. Without a port: all of the protocol. What is disabled
+# has none.
 postern_ports() {
 	awk '
-		$2 == "interfaces" && $3 == "wireguard" && $5 == "port" { print "udp", $6 }
+		$2 == "interfaces" && $5 == "disable" { off[$4] = 1 }
+		$2 == "interfaces" && $3 == "wireguard" && $5 == "port" { wireguard[$4] = $6 }
 		$2 == "interfaces" && $3 == "openvpn" && $5 == "mode" && $6 != "client" { listens[$4] = 1 }
 		$2 == "interfaces" && $3 == "openvpn" && $5 == "local-port" { port[$4] = $6 }
 		$2 == "interfaces" && $3 == "openvpn" && $5 == "protocol" && $6 ~ /^tcp/ { tcp[$4] = 1 }
-		$2 == "vpn" && $3 == "ipsec" && $4 == "site-to-site" { ipsec = 1 }
+		$2 == "vpn" && $3 == "ipsec" && $4 == "site-to-site" { peers[$6] = 1 }
+		$2 == "vpn" && $3 == "ipsec" && $4 == "site-to-site" && $7 == "disable" { down[$6] = 1 }
 		END {
-			for (name in listens) print (name in tcp) ? "tcp" : "udp", (name in port) ? port[name] : 1194
-			if (ipsec) print "udp 500\nudp 4500\nesp"
+			for (name in wireguard) if (!(name in off)) print "udp", wireguard[name]
+			for (name in listens) if (!(name in off)) print (name in tcp) ? "tcp" : "udp", (name in port) ? port[name] : 1194
+			for (name in peers) if (!(name in down)) { print "udp 500\nudp 4500\nesp"; break }
 		}' "$POSTERN_CONF" 2> /dev/null | sort -u
 }
 

@@ -9,9 +9,28 @@
 }
 . "${POSTERN_FUNCTIONS:-/lib/functions/postern.sh}"
 
-# In the background: netifd gives a script seconds only, and the reload may wait for another one.
+# In the background: netifd gives a script seconds only, and the reload may wait for another one. It would start a daemon that was
+# stopped: 3 says that procd knows of none.
 postern_reload_later() {
-	/etc/init.d/postern reload > /dev/null 2>&1 < /dev/null &
+	(
+		exec > /dev/null 2>&1 < /dev/null
+		/etc/init.d/postern status
+		[ $? = 3 ] || /etc/init.d/postern reload
+	) &
+}
+
+# Disables the tunnel of an interface that stays down. `/etc/init.d/network restart` and the end of the router take all interfaces
+# down, and then end netifd: what is protected must not open then.
+postern_disable_later() {
+	(
+		exec > /dev/null 2>&1 < /dev/null
+		sleep "${POSTERN_PATIENCE:-5}"
+		[ -d "/proc/$PPID" ] || exit 0
+		json_load "$(ubus -S call "network.interface.$1" status || echo '{}')"
+		json_get_var autostart autostart
+		[ "$autostart" = 0 ] || exit 0
+		postern_note "$2" down && postern_reload_later
+	) &
 }
 
 postern_init_config() {
@@ -41,23 +60,13 @@ postern_setup() {
 	proto_run_command "$interface" /usr/libexec/postern-link "$interface" "$link" "$zone"
 }
 
-# Also netifd's own restarts come here: only after ifdown it does not start the interface again.
+# Also netifd's own restarts come here: only after ifdown it does not start the interface again. ifup is ifdown, and then up.
 postern_teardown() {
-	local interface="$1" link autostart
+	local interface="$1" link
 
 	json_get_var link link
-	link="${link:-$interface}"
 	proto_kill_command "$interface"
-	# ifup is ifdown, and then up: by now netifd has heard of both.
-	sleep "${POSTERN_PATIENCE:-1}"
-	autostart="$(
-		json_load "$(ubus -S call "network.interface.$interface" status 2> /dev/null || echo '{}')"
-		json_get_var it autostart
-		echo "$it"
-	)"
-	[ "$autostart" = 0 ] || return 0
-	postern_note "$link" down && postern_reload_later
-	return 0
+	postern_disable_later "$interface" "${link:-$interface}"
 }
 
 proto_postern_wireguard_init_config() { postern_init_config; }
