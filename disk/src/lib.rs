@@ -102,7 +102,8 @@ impl Folder {
         }
     }
 
-    /// Opens a folder, which is made with those above it if they are not there. The mode does not depend on the umask.
+    /// Opens a folder, which is made if it is not there. So are those above it, which all may enter: they are not its own alone. The
+    /// modes do not depend on the umask.
     pub fn make(path: &Path, mode: u32) -> io::Result<Self> {
         match Self::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -112,7 +113,7 @@ impl Folder {
             return Err(Errno::NOENT.into());
         };
         let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-        Self::make(above, mode)?.make_folder(name, mode)
+        Self::make(above, 0o755)?.make_folder(name, mode)
     }
 
     /// Makes a folder in this one, if it is not there, and opens it. No link is followed.
