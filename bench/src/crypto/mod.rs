@@ -15,7 +15,7 @@ pub mod worker;
 
 use crate::Outcome;
 use crate::report::{EngineUsed, Machine};
-use crypto::machine::{Capability, Machine as Hardware};
+use crypto::machine::{Capability, Machine as Hardware, Processor};
 use indicatif::{ProgressBar, ProgressStyle};
 use meter::{Cell, Meter};
 use report::{Comparison, Measured, PerSecond, Report, Row};
@@ -62,6 +62,7 @@ struct Bench<'a> {
     options: &'a Options,
     meter: Meter,
     without: Option<Worker>,
+    processor: Processor,
     engines: Vec<EngineUsed>,
     bar: ProgressBar,
 }
@@ -74,7 +75,8 @@ pub fn run(options: &Options) -> Outcome<Report> {
     let absent = meter.found().absent.iter();
     let absent = absent.map(|(name, reason)| ((*name).to_owned(), reason.to_string())).collect();
     let bar = progress(options);
-    let mut bench = Bench { options, meter, without, engines, bar };
+    let processor = Hardware::here().processor;
+    let mut bench = Bench { options, meter, without, processor, engines, bar };
     let (mut rows, mut operations) = (Vec::new(), Vec::new());
     for &subject in &options.subjects {
         if matches!(subject, Subject::Operation(_)) {
@@ -197,7 +199,8 @@ impl Bench<'_> {
                 };
                 let Some(rate) = self.meter.rate(&cell, time) else { continue };
                 best[0] = Some(best[0].map_or(rate, |before| before.max(rate)));
-                let worker = self.without.as_mut().filter(|_| word::is_heeded_by(&engine.name));
+                let heeds = word::is_heeded_by(&engine.name, &self.processor);
+                let worker = self.without.as_mut().filter(|_| heeds);
                 // Without the instructions, an engine may not support the subject. Then there is nothing to compare.
                 if let Some(rate) = worker.map(|worker| worker.rate(&cell, time)).transpose()?.flatten() {
                     best[1] = Some(best[1].map_or(rate, |before| before.max(rate)));

@@ -1,6 +1,6 @@
 //! Capability variables: environment variables that make crypto libraries avoid CPU features.
 //!
-//! OpenSSL and AWS-LC read `OPENSSL_ia32cap` on x86 and `OPENSSL_armcap` on ARM. libIPSec_MB reads none.
+//! OpenSSL and AWS-LC read `OPENSSL_ia32cap` on x86 and `OPENSSL_armcap` on ARM, AWS-LC on 64-bit ARM only. libIPSec_MB reads none.
 
 use crypto::machine::{Capability, Processor};
 
@@ -43,9 +43,13 @@ pub const SIMD: &[Capability] = &[
     Capability::Neon,
 ];
 
-/// Whether an engine reads the variable.
-pub fn is_heeded_by(engine: &str) -> bool {
-    matches!(engine, "aws-lc" | "openssl")
+/// Whether an engine reads the variable for this processor.
+pub fn is_heeded_by(engine: &str, processor: &Processor) -> bool {
+    match engine {
+        "openssl" => true,
+        "aws-lc" => !processor.architecture.starts_with("armv7") && processor.architecture != "arm",
+        _ => false,
+    }
 }
 
 /// The variable for a processor architecture, if there is one.
@@ -74,6 +78,9 @@ pub fn hiding(hidden: &[Capability], processor: &Processor) -> Option<(&'static 
 
 /// The features of `processor` that a value of the variable disables in `engine`.
 pub fn hidden_by(variable: &str, value: &str, processor: &Processor, engine: &str) -> Vec<Capability> {
+    if !is_heeded_by(engine, processor) {
+        return Vec::new();
+    }
     let mut words = value.split(':');
     let first = words.next().unwrap_or_default();
     let second = words.next().unwrap_or(if engine == "openssl" { "0" } else { "" });
@@ -140,5 +147,9 @@ mod tests {
         assert_eq!(hiding(CRYPTO, &processor), Some(("OPENSSL_armcap", "1".to_owned())));
         assert_eq!(hidden_by("OPENSSL_armcap", "1", &processor, "openssl").len(), 3);
         assert_eq!(hidden_by("OPENSSL_armcap", "0x3d", &processor, "aws-lc"), []);
+        // On 32-bit ARM AWS-LC does not read it.
+        "armv7l".clone_into(&mut processor.architecture);
+        assert!(is_heeded_by("openssl", &processor) && !is_heeded_by("aws-lc", &processor));
+        assert_eq!(hidden_by("OPENSSL_armcap", "1", &processor, "aws-lc"), []);
     }
 }

@@ -94,7 +94,10 @@ fn trials(
         };
         let mut speeds = Speeds::default();
         for turns in [TURNS, 3 * TURNS] {
-            measure(&cell, turns, meter, [without.as_mut(), freed.as_deref_mut()], &mut speeds)?;
+            // One that does not read the variable would seem to ignore the feature.
+            let heeds = word::is_heeded_by(engine, processor);
+            let workers = [without.as_mut(), freed.as_deref_mut()].map(|worker| worker.filter(|_| heeds));
+            measure(&cell, turns, meter, workers, &mut speeds)?;
             let Some(speed) = speeds[0] else { break };
             let (engine, [_, without, freed]) = (engine.to_owned(), speeds);
             let trial = Trial { capability, subject, size, engine, speed, without, freed };
@@ -115,11 +118,10 @@ fn measure(
     mut workers: [Option<&mut Worker>; 2],
     speeds: &mut Speeds,
 ) -> Outcome<()> {
-    let heeds = word::is_heeded_by(&cell.engine);
     for _ in 0..turns {
         let mut rates = [meter.rate(cell, TURN), None, None];
         for (worker, rate) in workers.iter_mut().zip(&mut rates[1..]) {
-            if let Some(worker) = worker.as_mut().filter(|_| heeds) {
+            if let Some(worker) = worker.as_mut() {
                 *rate = worker.rate(cell, TURN)?;
             }
         }
