@@ -4,8 +4,10 @@
 #   scripts/cross.sh triple TARGET         what compilers call it
 #   scripts/cross.sh build TARGET          build it: .peers/cross/target/TARGET/postern, stripped
 #   scripts/cross.sh run TARGET WORDS...   run it in an emulated processor
-#   scripts/cross.sh machine               what the tests boot in an emulated ARM machine, in .peers/arm: Debian's kernel, and the program
-#                                          as tests have it, without benchmarks and status page
+#   scripts/cross.sh count TARGET WORDS... run it in an emulated machine whose nanoseconds are instructions, for `bench`
+#   scripts/cross.sh test TARGET WORDS...  run the tests of protocols, ciphers and packets in an emulated processor
+#   scripts/cross.sh machine TARGET        what the tests boot in an emulated ARM machine, in .peers/arm/TARGET: Debian's kernel, and the
+#                                          program as tests have it, without benchmarks and status page
 # The host needs no other Rust: the compiler and its libraries for ARM are packages of that Debian, and zig (from PyPI) links for the C
 # library of Debian 11, or with musl into a static program.
 set -euo pipefail
@@ -17,8 +19,8 @@ glibc=2.31
 say() { printf '\033[1m[cross]\033[0m %s\n' "$*"; }
 fail() { printf '%s\n' "$@" >&2; exit 1; }
 
-# Sets what a target means: the triple, the C library's version, the emulator with its processor, the prefix of binutils, options of
-# cargo, and flags for Rust and C.
+# Sets what a target means: the triple, the C library's version, the emulator with its processor, the prefix of binutils, where its
+# libraries are, a machine for it, options of cargo, and flags for Rust and C.
 #   aarch64            any 64-bit ARM; AES and PMULL are found at run time
 #   aarch64-musl, x86_64-musl
 #                      static programs, which need nothing of the machine and can load no engines
@@ -30,12 +32,23 @@ fail() { printf '%s\n' "$@" >&2; exit 1; }
 describe() {
   local cpu=
   case $1 in
-    aarch64) triple=aarch64-unknown-linux-gnu emulator=(qemu-aarch64 -cpu cortex-a53) binutils=aarch64-linux-gnu ;;
+    aarch64)
+      triple=aarch64-unknown-linux-gnu emulator=(qemu-aarch64 -cpu cortex-a53) binutils=aarch64-linux-gnu libraries=aarch64-linux-gnu
+      emulator_of_machine=(qemu-system-aarch64 -M virt -cpu cortex-a53)
+      kernel=linux-image-cloud-arm64:arm64 emulated=.peers/arm/aarch64
+      ;;
     aarch64-musl) describe aarch64; static aarch64 ;;
     x86_64-musl) emulator=(env) binutils=x86_64-linux-gnu; static x86_64 ;;
     aarch64-small-musl) describe aarch64-musl; small ;;
     x86_64-small-musl) describe x86_64-musl; small ;;
-    armv7) triple=armv7-unknown-linux-gnueabihf emulator=(qemu-arm -cpu cortex-a15) binutils=arm-linux-gnueabihf ;;
+    armv7)
+      triple=armv7-unknown-linux-gnueabihf emulator=(qemu-arm -cpu cortex-a15) binutils=arm-linux-gnueabihf libraries=arm-linux-gnueabihf
+      # Debian's kernel for it has no addresses beyond 4 GB.
+      emulator_of_machine=(qemu-system-arm -M "virt,highmem=off" -cpu cortex-a15)
+      kernel=linux-image-armmp:armhf emulated=.peers/arm/armv7
+      # Otherwise zig's memcpy, a loop of words, takes the place of the C library's, which uses NEON. Rust has the rest.
+      link=(-Clink-arg=-rtlib=none)
+      ;;
     armv7-cortex-a7) cpu=cortex-a7 ;;
     armv7-cortex-a9) cpu=cortex-a9 ;;
     armv7-cortex-a15) cpu=cortex-a15 ;;
@@ -129,59 +142,134 @@ make_start() {
   done
 }
 
+# Runs cargo-zigbuild on the source for the target.
+zigbuild() {
+  inside sh -c 'cd /src && exec "$@"' sh env CARGO_TARGET_DIR="/target/cargo/$target" RUSTFLAGS="$rust_flags" \
+    CFLAGS="$c_flags" POSTERN_COMMIT="${POSTERN_COMMIT-$(git rev-parse --short=12 HEAD 2> /dev/null || true)}" "${environment[@]}" \
+    cargo-zigbuild "$@"
+}
+
 build() {
   local from
   set_up
   mount_all
   make_start
   say "cargo-zigbuild, $target: 10 minutes on two cores"
-  inside sh -c 'cd /src && exec "$@"' sh env CARGO_TARGET_DIR="/target/cargo/$target" RUSTFLAGS="$rust_flags" \
-    CFLAGS="$c_flags" POSTERN_COMMIT="${POSTERN_COMMIT-$(git rev-parse --short=12 HEAD 2> /dev/null || true)}" "${environment[@]}" \
-    cargo-zigbuild rustc --profile "$profile" --locked --package postern --bin postern --target "$triple$version" "${options[@]}" ${CARGO_OPTIONS:-} -- "${link[@]}"
+  zigbuild rustc --profile "$profile" --locked --package postern --bin postern --target "$triple$version" "${options[@]}" ${CARGO_OPTIONS:-} -- "${link[@]}"
   from="/target/cargo/$target/$triple/$profile/postern"
   inside mkdir -p "/target/$place"
   inside "$binutils-strip" --strip-unneeded -o "/target/$place/postern" "$from"
   say "$(du -h --apparent-size "$root/target/$place/postern" | cut -f1) .peers/cross/target/$place/postern"
 }
 
-# A tree that a kernel can boot into, with that kernel and modules in the order in which they are loaded.
-machine() {
-  local tree=.peers/arm/tree modules=(virtio_pci virtio_net tun nf_tables nft_fib_inet) module file
-  profile=testing CARGO_OPTIONS="--no-default-features ${CARGO_OPTIONS:-}" place=machine build
-  if [ ! -f .peers/arm/vmlinuz ]; then
-    say "apt-get download a kernel of Debian for arm64, and busybox"
-    inside sh -ec 'rm -rf /root/machine && mkdir -p /root/machine/tree && cd /root/machine
-      needed() { apt-cache depends --recurse --no-suggests --no-recommends --no-conflicts --no-breaks --no-replaces "$1" | grep "^linux-[bim]"; }
-      apt-get download -qq -o APT::Sandbox::User=root $(needed linux-image-cloud-arm64:arm64) busybox-static:arm64
-      for package in *.deb; do dpkg-deb -x "$package" tree; done'
-    file=$root/root/machine/tree
-    [ -e "$file/lib" ] || ln -s usr/lib "$file/lib"
-    find "$file/lib/modules/" -name '*.ko.xz' -exec xz -d '{}' +
-    version=$(basename "$(find "$file"/lib/modules/ -mindepth 1 -maxdepth 1 | head -n 1)")
-    PATH=$PATH:/sbin:/usr/sbin depmod -b "$file" "$version"
-    rm -rf .peers/arm.new && mkdir -p .peers/arm.new/tree/bin
-    for module in "${modules[@]}"; do
-      PATH=$PATH:/sbin:/usr/sbin modprobe -d "$file" -S "$version" --show-depends "$module"
-    done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' | while read -r module; do
-      cp "$module" .peers/arm.new/
-      basename "$module" >> .peers/arm.new/order-site
-    done
-    cp "$(find "$file" -path '*/bin/busybox' -type f | head -n 1)" .peers/arm.new/tree/bin/
-    cp "$(find "$file" -name 'vmlinuz*' -type f | head -n 1)" .peers/arm.new/vmlinuz
-    rm -rf .peers/arm "$root/root/machine"
-    mv .peers/arm.new .peers/arm
-  fi
-  cp "$root/target/machine/postern" "$tree/bin/"
-  # Its libraries, where the loader looks for them.
-  mkdir -p "$tree/lib"
-  for file in $(inside "$binutils-readelf" -d /target/machine/postern | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
-    cp "$(find "$root/usr/lib/aarch64-linux-gnu" "$root/lib/aarch64-linux-gnu" -name "$file" 2> /dev/null | head -n 1)" "$tree/lib/"
+# Runs the tests of protocols, ciphers and packets in an emulated processor; those of the daemon are for the machine.
+unit_tests() {
+  local name=CARGO_TARGET_${triple^^}_RUNNER package packages_of_tests=()
+  set_up
+  mount_all
+  make_start
+  for package in packet crypto tunnel; do packages_of_tests+=(--package "postern-$package"); done
+  say "cargo-zigbuild test, $target"
+  environment+=("${name//-/_}=${emulator[*]}")
+  zigbuild test --profile testing --locked --target "$triple$version" "${packages_of_tests[@]}" --no-fail-fast "${options[@]}" -- "$@"
+}
+
+# Puts a kernel of Debian with what the machine of a test loads, and busybox, below .peers/arm.
+fetch_kernel() {
+  local file module modules=(virtio_pci virtio_net tun nf_tables nft_fib_inet)
+  # Only what has been fetched whole is there.
+  [ ! -f "$emulated/vmlinuz" ] || return 0
+  set_up
+  say "apt-get download $kernel and busybox"
+  inside sh -ec 'rm -rf /root/machine && mkdir -p /root/machine/tree && cd /root/machine
+    needed() { apt-cache depends --recurse --no-suggests --no-recommends --no-conflicts --no-breaks --no-replaces "$1" | grep "^linux-[bim]"; }
+    apt-get download -qq -o APT::Sandbox::User=root $(needed "$1") "busybox-static:${1#*:}"
+    for package in *.deb; do dpkg-deb -x "$package" tree; done' sh "$kernel"
+  file=$root/root/machine/tree
+  [ -e "$file/lib" ] || ln -s usr/lib "$file/lib"
+  find "$file/lib/modules/" -name '*.ko.xz' -exec xz -d '{}' +
+  version=$(basename "$(find "$file"/lib/modules/ -mindepth 1 -maxdepth 1 | head -n 1)")
+  PATH=$PATH:/sbin:/usr/sbin depmod -b "$file" "$version"
+  rm -rf "$emulated.new" && mkdir -p "$emulated.new/tree/bin"
+  for module in "${modules[@]}"; do
+    PATH=$PATH:/sbin:/usr/sbin modprobe -d "$file" -S "$version" --show-depends "$module"
+  done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' | while read -r module; do
+    cp "$module" "$emulated.new/"
+    basename "$module" >> "$emulated.new/order-site"
+  done
+  cp "$(find "$file" -path '*/bin/busybox' -type f | head -n 1)" "$emulated.new/tree/bin/"
+  cp "$(find "$file" -name 'vmlinuz*' -type f | head -n 1)" "$emulated.new/vmlinuz"
+  rm -rf "$emulated" "$root/root/machine"
+  mv "$emulated.new" "$emulated"
+}
+
+# Puts the program of a target into a tree, with its libraries and its loader, where the loader looks for them.
+put_program() {
+  local file names
+  cp "$root/target/$1/postern" "$2/bin/"
+  mkdir -p "$2/lib"
+  names=$(inside "$binutils-readelf" --wide -d -l "/target/$1/postern" |
+    sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p; s/.*interpreter: .*\/\(.*\)\]/\1/p' | sort -u)
+  for file in $names; do
+    cp -L "$(find "$root/usr/lib/$libraries" "$root/usr/lib/" -maxdepth 1 -name "$file" | head -n 1)" "$2/lib/"
   done
 }
 
-run() {
+# A tree that a kernel can boot into, with that kernel and modules in the order in which they are loaded.
+machine() {
+  profile=testing CARGO_OPTIONS="--no-default-features ${CARGO_OPTIONS:-}" place=machine/$target build
+  fetch_kernel
+  put_program "machine/$target" "$emulated/tree"
+}
+
+# Runs the program in a machine whose clock goes on by a nanosecond with each instruction, so that what it measures are instructions: its
+# "ns" are instructions, and its "GB/s" bytes an instruction. They say nothing of pipelines and caches.
+count() {
+  local tree quoted
+  need_program
+  command -v "${emulator_of_machine[0]}" > /dev/null || fail "${emulator_of_machine[0]} is missing" "  fix: apt-get install qemu-system-arm"
+  command -v cpio > /dev/null || fail "cpio is missing" "  fix: apt-get install cpio"
+  mount_all
+  fetch_kernel
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+  tree=$work/tree
+  cp -r "$emulated/tree" "$tree"
+  rm -f "$tree/bin/postern"
+  put_program "$target" "$tree"
+  mkdir -p "$tree/proc" "$tree/sys" "$tree/dev" "$tree/tmp"
+  printf -v quoted ' %q' "$@"
+  cat > "$tree/init" << END
+#!/bin/busybox sh
+/bin/busybox mount -t proc proc /proc
+/bin/busybox mount -t sysfs sys /sys
+/bin/busybox mount -t devtmpfs dev /dev
+# Until the kernel has nothing more to do: while it waits, the clock of the machine jumps.
+/bin/busybox sleep 20
+# No progress is shown to a file.
+/bin/postern$quoted > /tmp/out 2>&1
+code=\$?
+echo; echo COUNTED
+/bin/busybox cat /tmp/out
+echo "ENDED \$code"
+/bin/busybox poweroff -f
+END
+  chmod 755 "$tree/init"
+  (cd "$tree" && find . | cpio --quiet -o -H newc) > "$work/initramfs"
+  "${emulator_of_machine[@]}" -m 512 -nographic -no-reboot -icount shift=0,sleep=off -kernel "$emulated/vmlinuz" -initrd "$work/initramfs" \
+    -append "console=ttyAMA0 loglevel=1 panic=-1" < /dev/null > "$work/console" 2>&1 || fail "$(cat "$work/console")"
+  tr -d '\r' < "$work/console" | sed -n '/^COUNTED$/,/^ENDED /{ /^COUNTED$/d; /^ENDED /d; p }'
+  grep -aq '^ENDED 0' "$work/console" || fail "it did not end well" "$(tail -n 5 "$work/console")"
+}
+
+# Fails where the program of the target has not been built.
+need_program() {
   [ "$(id -u)" = 0 ] || fail "root is needed for the chroot below .peers/cross"
   [ -x "$root/target/$target/postern" ] || fail ".peers/cross/target/$target/postern is missing" "  fix: scripts/cross.sh build $target"
+}
+
+run() {
+  need_program
   mount_all
   inside sh -c 'cd /src && exec "$@"' sh "${emulator[@]}" "/target/$target/postern" "$@"
 }
@@ -197,7 +285,9 @@ case $command in
   list) list ;;
   triple) describe "$target" && echo "$triple" ;;
   build) describe "$target" && build ;;
-  machine) target=aarch64 && describe aarch64 && machine ;;
+  machine) describe "$target" && machine ;;
+  test) describe "$target" && shift 2 && unit_tests "$@" ;;
   run) describe "$target" && shift 2 && run "$@" ;;
-  *) sed -n 's/^# \?//; 2,8p' "$0" >&2; exit 2 ;;
+  count) describe "$target" && shift 2 && count "$@" ;;
+  *) sed -n 's/^# \?//; 2,11p' "$0" >&2; exit 2 ;;
 esac

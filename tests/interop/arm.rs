@@ -1,8 +1,8 @@
-//! With a small router: our own program, built for 64-bit ARM, in an emulated machine of one core with a stock Debian kernel. Its
-//! other end is the program of this processor.
+//! With a small router: our own program, built for 64-bit or 32-bit ARM, in an emulated machine of one core with a stock Debian kernel.
+//! Its other end is the program of this processor.
 
 use crate::kernel::{Ends, exchange_files};
-use crate::machine::{ARM, Machine, NETWORK, Start, site};
+use crate::machine::{ARM32, ARM64, Board, Machine, NETWORK, Start, site};
 use crate::support::{answers, lab, postern, unavailable};
 use crypto::{PrivateKey, Secret};
 use lab::postern::Postern;
@@ -16,12 +16,12 @@ const PATIENCE: Duration = Duration::from_secs(240);
 const TUNNELS: [Ends; 2] =
     [Ends { ours: "10.90.0.1", theirs: "10.90.0.2" }, Ends { ours: "10.1.0.1", theirs: "10.2.0.1" }];
 
-/// What `make test ARM=1` builds, which takes as long as half of the other tests; says aloud if it is missing.
-fn built() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.peers/arm");
+/// What `make test ARM=1` builds for a target, which takes as long as half of the other tests; says aloud if it is missing.
+fn built(target: &str, board: &Board) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.peers/arm").join(target);
     // A program of an earlier commit may be there.
     let is_wanted = std::env::var_os("ARM").is_some_and(|it| !it.is_empty());
-    if is_wanted && folder.join("tree/bin/postern").is_file() && has_program("qemu-system-aarch64") {
+    if is_wanted && folder.join("tree/bin/postern").is_file() && has_program(board.emulator()) {
         return Some(folder);
     }
     unavailable("needs the program for ARM and an emulator of it: make test ARM=1, as root");
@@ -86,14 +86,14 @@ fn start(lab: &mut Lab) -> Postern {
     gateway
 }
 
-#[test]
-fn a_router_of_arm_has_tunnels_of_wireguard_and_ipsec_with_us() {
-    let Some(built) = built() else { return };
-    let Some(mut lab) = lab(&["a"]) else { return };
+/// Lets the program of a target carry files between a machine and us; what the machine has said.
+fn carries_files(target: &str, board: &Board) -> Option<String> {
+    let built = built(target, board)?;
+    let mut lab = lab(&["a"])?;
     let _gateway = start(&mut lab);
     let (tree, script) = (built.join("tree"), script());
     let boot = Start {
-        board: &ARM,
+        board,
         modules: "site",
         programs: &[],
         tree: Some(&tree),
@@ -106,11 +106,29 @@ fn a_router_of_arm_has_tunnels_of_wireguard_and_ipsec_with_us() {
         wait_until(PATIENCE, || answers(&lab, "a", ends.theirs)).expect("the tunnel is there");
         exchange_files(&lab, &machine, ends);
     }
-    let said = machine.said();
-    // What the processor has is found, and used.
-    let engine = said.lines().find(|line| line.starts_with("multi-buffer")).expect("engines are listed");
-    assert!(said.contains("Cortex-A53") && said.contains("PMULL") && engine.contains("NEON"), "{said}");
     let resident: u64 = machine.word_after("RESIDENT").and_then(|it| it.parse().ok()).expect("kilobytes");
     println!("{resident} kB resident with a tunnel of each protocol");
-    assert!(lab.ended(machine.process).is_none());
+    let said = machine.said();
+    assert!(lab.ended(machine.process).is_none(), "{said}");
+    Some(said)
+}
+
+/// The line of `show crypto` about our own engine.
+fn engine_of(said: &str) -> &str {
+    said.lines().find(|line| line.starts_with("multi-buffer")).expect("engines are listed")
+}
+
+// What the processor has is found, and used.
+
+#[test]
+fn a_router_of_64_bit_arm_has_tunnels_of_wireguard_and_ipsec_with_us() {
+    let Some(said) = carries_files("aarch64", &ARM64) else { return };
+    assert!(said.contains("Cortex-A53") && said.contains("PMULL"), "{said}");
+    assert!(engine_of(&said).contains("NEON"), "{said}");
+}
+
+#[test]
+fn a_router_of_32_bit_arm_has_tunnels_of_wireguard_and_ipsec_with_us() {
+    let Some(said) = carries_files("armv7", &ARM32) else { return };
+    assert!(said.contains("Cortex-A15") && said.contains("NEON"), "{said}");
 }

@@ -27,11 +27,25 @@ pub const X86: Board = Board {
 };
 
 /// A small router: one core of 64-bit ARM. 128 of its 256 MB hold the program in a RAM disk, as tests have it.
-pub const ARM: Board = Board {
+pub const ARM64: Board = Board {
     emulator: "qemu-system-aarch64",
     machine: &["-M", "virt", "-cpu", "cortex-a53", "-m", "256"],
     boot: "console=ttyAMA0",
 };
+
+/// An older one: one core of 32-bit ARM, whose kernel has no addresses beyond 4 GB.
+pub const ARM32: Board = Board {
+    emulator: "qemu-system-arm",
+    machine: &["-M", "virt,highmem=off", "-cpu", "cortex-a15", "-m", "256"],
+    boot: "console=ttyAMA0",
+};
+
+impl Board {
+    /// The program that emulates it.
+    pub fn emulator(&self) -> &'static str {
+        self.emulator
+    }
+}
 
 /// The folder of the kernel and its modules; says aloud if that, or a program that is `needed`, is missing.
 pub fn kernel(needed: &[&str]) -> Option<PathBuf> {
