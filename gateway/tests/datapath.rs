@@ -9,6 +9,7 @@ use crypto::Cipher;
 use crypto::engine::aws_lc::AwsLc;
 use crypto::engine::{Engine, Job};
 use gateway::bed::{Bed, FOR_EVER, INDEX, Refusing};
+use gateway::clock::Clock;
 use gateway::datapath::{DataPathEvent, punt};
 use packet::header::wireguard::{DATA_OVERHEAD, Initiation};
 use packet::{Batch, DropCounters, DropReason, Endpoint};
@@ -16,6 +17,7 @@ use port::Transmit;
 use port::memory::InsideLink;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use support::{Broken, announced, syn, v4};
 use tunnel::sa::Lifetime;
 use tunnel::{OutboundSa, Time};
@@ -95,22 +97,24 @@ fn a_peer_that_moves_is_followed_only_by_authentic_packets() {
 
 #[test]
 fn a_late_packet_under_an_older_key_moves_no_peer() {
-    let begun = |at| Lifetime { expires: Time::from_nanoseconds(u64::MAX - 10 + at), ..FOR_EVER };
-    let mut bed = Bed::with(&AwsLc, begun(1), |link| link, InsideLink).expect("the engine has the cipher");
-    bed.allow(&["0.0.0.0/0".parse().expect("literal")]);
-    let elsewhere = Endpoint::new("198.51.100.7:9".parse().expect("literal"));
-    let datagrams = sealed(&mut bed, &[v4(1, 100, 0), v4(2, 100, 0)]);
-    let key = AwsLc.load(Cipher::ChaCha20Poly1305, &[7; 32]).expect("loads");
-    let before = (bed.peer.endpoint.load(), bed.peer.sending.load_full());
-    bed.peer.use_key(Some(Arc::new(OutboundSa::new(key, INDEX, begun(2)))));
-    bed.outside.push([datagrams[0].as_slice()], Some(elsewhere), 0);
-    bed.carry();
-    // It is received all the same.
-    assert_eq!((bed.peer.received.packets(), bed.peer.endpoint.load()), (1, before.0));
-    bed.peer.use_key(before.1);
-    bed.outside.push([datagrams[1].as_slice()], Some(elsewhere), 0);
-    bed.carry();
-    assert_eq!(bed.peer.endpoint.load().as_ref(), Some(&elsewhere));
+    // Keys last 180 s: one of 80 s ago is in use by the peer.
+    let made = |ago: u64| {
+        let left = Duration::from_secs(180 - ago);
+        Lifetime { expires: Clock.monotonic() + left, ..FOR_EVER }
+    };
+    for (ago, is_late) in [(2, true), (14, true), (16, false), (60, false)] {
+        let mut bed = Bed::with(&AwsLc, made(80), |link| link, InsideLink).expect("it has the cipher");
+        bed.allow(&["0.0.0.0/0".parse().expect("literal")]);
+        let elsewhere = Endpoint::new("198.51.100.7:9".parse().expect("literal"));
+        let datagrams = sealed(&mut bed, &[v4(1, 100, 0)]);
+        let key = AwsLc.load(Cipher::ChaCha20Poly1305, &[7; 32]).expect("it has the cipher");
+        bed.peer.use_key(Some(Arc::new(OutboundSa::new(key, INDEX, made(ago)))));
+        bed.outside.push([datagrams[0].as_slice()], Some(elsewhere), 0);
+        bed.carry();
+        assert_eq!(bed.peer.received.packets(), 1, "it is received all the same");
+        let followed = bed.peer.endpoint.load().as_ref() == Some(&elsewhere);
+        assert_eq!(followed, !is_late, "a handshake of {ago} s ago");
+    }
 }
 
 #[test]

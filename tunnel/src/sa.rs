@@ -161,6 +161,11 @@ impl OutboundSa {
         Self { volume: Some(volume), ..self }
     }
 
+    /// From this time on it is not used.
+    pub fn expires(&self) -> Time {
+        self.lifetime.expires
+    }
+
     /// Whether the SA may be used to send at `now`.
     pub fn is_usable(&self, now: Time) -> bool {
         now < self.lifetime.expires
@@ -330,7 +335,7 @@ impl InboundSa {
         !self.unconfirmed.load(Ordering::Relaxed)
     }
 
-    /// Whether it was made before `other`, where all SAs last as long.
+    /// Whether it was made before `other`. Only where all SAs have the same lifetime, as in WireGuard.
     pub fn is_older_than(&self, other: &OutboundSa) -> bool {
         self.lifetime.expires < other.lifetime.expires
     }

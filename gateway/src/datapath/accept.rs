@@ -41,7 +41,7 @@ pub fn accept(
         }
         peer.received.count(authentic as u64, bytes as u64);
         sa.spend(authentic, bytes);
-        if !peer.endpoint.is(endpoint) && peer.note_elsewhere(*endpoint, sa) {
+        if !peer.endpoint.is(endpoint) && peer.note_elsewhere(*endpoint, sa, now) {
             // The control thread outlives the workers.
             let _ = datapath_events.send(DataPathEvent::Moved(peer.id));
         }

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tunnel::esp::{Policies, Selectors, Transport};
 use tunnel::wireguard::AllowedIps;
+use tunnel::wireguard::limits::{REJECT_AFTER_TIME, SILENCE_TIMEOUT};
 use tunnel::{InboundSa, OutboundSa, PeerId, Time};
 
 /// A peer in the data path: the remote end of a tunnel.
@@ -154,19 +155,21 @@ impl Peer {
 
     /// Handles an authentic packet under `sa` from another address than the endpoint; returns whether the protocol must be told.
     #[cold]
-    pub fn note_elsewhere(&self, from: Endpoint, sa: &InboundSa) -> bool {
-        if !self.state.follows(self.endpoint.load().as_ref(), &from) || self.is_late(sa) {
+    pub fn note_elsewhere(&self, from: Endpoint, sa: &InboundSa, now: Time) -> bool {
+        if !self.state.follows(self.endpoint.load().as_ref(), &from) || self.is_late(sa, now) {
             return false;
         }
         self.endpoint.store(Some(from));
         self.state.note_moved()
     }
 
-    /// WireGuard: whether packets under `sa` may have been on the way since before the handshake that has given the endpoint. If they
-    /// moved it, a peer that answers at its first address again would be followed back to the second by what it sent from there.
-    fn is_late(&self, sa: &InboundSa) -> bool {
+    /// WireGuard: whether a packet under `sa` may have been sent before the last handshake, which has set the endpoint. It would move
+    /// the endpoint back to the address that the peer has just left. This holds for a short time only: a peer that never got our
+    /// confirmation, or whose initiation crossed ours, goes on with the older key, and may move meanwhile.
+    fn is_late(&self, sa: &InboundSa, now: Time) -> bool {
         let is_wireguard = matches!(self.state, PeerState::WireGuard(_));
-        is_wireguard && self.sending.load().as_ref().is_some_and(|sending| sa.is_older_than(sending))
+        let is_new = |key: &OutboundSa| now + (REJECT_AFTER_TIME - SILENCE_TIMEOUT) < key.expires();
+        is_wireguard && self.sending.load().as_ref().is_some_and(|key| sa.is_older_than(key) && is_new(key))
     }
 
     /// Lets the kernel select the local address again.

@@ -3,7 +3,7 @@
 use crypto::engine::{Job, aws_lc::AwsLc};
 use crypto::{PublicKey, Random, Secret};
 use packet::DropReason;
-use packet::header::wireguard::{DATA, DataHeader, Message, TAG, padded};
+use packet::header::wireguard::{DATA, DataHeader, Message, RESPONSE, TAG, padded};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, HashMap};
@@ -332,6 +332,7 @@ impl Network {
     }
 
     fn carry_out(&mut self, host: usize, received: Option<&Datagram>, out: Outbox) {
+        let mut has_new_key = false;
         for action in out {
             let this = &mut self.hosts[host];
             match action {
@@ -342,7 +343,15 @@ impl Network {
                 }
                 DeviceAction::Probe { remote, message, .. } => self.transmit_to(host, remote, message),
                 DeviceAction::Redirect { remote, .. } => this.endpoint = Some(remote),
-                DeviceAction::Learn { .. } => this.follow(received.expect("it was received")),
+                DeviceAction::Learn { .. } => {
+                    let received = received.expect("it was received");
+                    // Until then packets under the older key would move the endpoint back.
+                    assert!(
+                        has_new_key || received.bytes[0] != RESPONSE as u8,
+                        "the key comes before the endpoint"
+                    );
+                    this.follow(received);
+                }
                 DeviceAction::Install { sa, next, .. } => {
                     if let Some(next) = next {
                         this.next = Some((sa.index, next));
@@ -350,7 +359,10 @@ impl Network {
                     this.installed.insert(sa.index, sa);
                 }
                 DeviceAction::Retire { index } => drop(this.installed.remove(&index)),
-                DeviceAction::Use { sa, .. } => (this.sending, this.next) = (sa, None),
+                DeviceAction::Use { sa, .. } => {
+                    has_new_key = sa.is_some();
+                    (this.sending, this.next) = (sa, None);
+                }
                 DeviceAction::Flush { confirm, .. } => {
                     let staged = std::mem::take(&mut this.staged);
                     if staged.is_empty() && confirm {

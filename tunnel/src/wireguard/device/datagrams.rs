@@ -138,12 +138,13 @@ impl Device {
         peer.awaiting = None;
         peer.learned(now.monotonic);
         let has_returned = peer.failover.answered(now.monotonic, source);
+        self.install(now, id, &keys, Role::Initiator, out);
+        // After the key: until then packets under the older one would move the endpoint back.
         out.push(DeviceAction::Learn { peer: id });
         if has_returned {
             out.push(DeviceAction::Report(Event::Returned(id)));
         }
         self.finished(now, id, out);
-        self.install(now, id, &keys, Role::Initiator, out);
         out.push(DeviceAction::Flush { peer: id, confirm: true });
         Ok(id)
     }
