@@ -165,8 +165,10 @@ pub(crate) fn share_folders(user: &User) {
 pub(crate) fn give_state(path: &Path, user: Option<&User>) {
     let (uid, gid) = user.map_or((0, 0), |user| (user.uid, user.gid));
     // The folder of a file in ours must be reached too.
-    if let Some(around) = path.parent().filter(|around| user.is_some() && *around == Path::new(STATE)) {
-        refuse(around, Folder::make(around, 0o700).and_then(|folder| give(&folder, uid, gid)));
+    if let Some(around) = path.parent().filter(|around| *around == Path::new(STATE)) {
+        let made = Folder::make(around, 0o700);
+        // Without a user it may be that of another daemon.
+        refuse(around, made.and_then(|folder| if user.is_some() { give(&folder, uid, gid) } else { Ok(()) }));
     }
     let archive = path.join("archive");
     let made = Folder::make(path, 0o700).and_then(|folder| {

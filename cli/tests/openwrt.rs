@@ -181,6 +181,13 @@ fn a_wrong_configuration_leaves_the_one_before() {
         );
         assert_eq!(router.read("etc/postern.conf"), before, "{wrong}");
     }
+    // An error of syntax has no option, and what is down stays so.
+    router.write("config/network", &NETWORK.replacen("'51820'", "'51820", 1));
+    let done = router.ash(&format!("{INIT}config_load() {{ CONFIG=/dev/null; return 1; }}; postern_make"));
+    let log = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(log.matches("log: ").count() > 1, "{log}");
+    assert!(before.ends_with("set interfaces openvpn vtun0 disable\n"));
+    assert_eq!(router.read("etc/postern.conf"), before);
     // An interface that is taken down meanwhile is.
     router.write("links/wg0", "down\n");
     router.ash(&format!("{INIT}postern_make"));
@@ -303,6 +310,8 @@ fn ifdown_disables_a_tunnel_and_a_restart_of_netifd_does_not() {
         router.path("net/reloads").exists()
     };
     assert!(!teardown("AUTOSTART=1") && router.read("links/wg0").is_empty());
+    // When netifd has ended meanwhile, it was not ifdown.
+    assert!(!teardown("AUTOSTART=0 PPID=4999999") && router.read("links/wg0").is_empty());
     assert!(teardown("AUTOSTART=0"));
     assert_eq!(router.read("links/wg0"), "down\n");
     assert!(!teardown("AUTOSTART=0"), "it is down");

@@ -102,8 +102,8 @@ impl Folder {
         }
     }
 
-    /// Opens a folder, which is made if it is not there. So are those above it, which all may enter: they are not its own alone. The
-    /// modes do not depend on the umask.
+    /// Opens a folder, which is made if it is not there. Missing parents get mode 0755, as other programs have files there too. Modes do
+    /// not depend on the umask.
     pub fn make(path: &Path, mode: u32) -> io::Result<Self> {
         match Self::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

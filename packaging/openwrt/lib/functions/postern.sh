@@ -18,18 +18,21 @@ postern_log() {
 	logger -t postern -p "daemon.$1" "$2"
 }
 
-# Makes the configuration. If it is wrong, that is the last one that was right. What netifd holds down is no part of it: ifdown and
-# ifup are heeded also while UCI is wrong, and what is on flash has all tunnels.
+# Makes the configuration. If UCI is wrong, that is the last one that was right. Interfaces that netifd holds down are disabled in
+# $POSTERN_CONF only, not in the copy on flash: ifdown and ifup are heeded also while UCI is wrong.
 postern_make() {
 	local folder="${POSTERN_CONF%/*}" new
 
 	mkdir -p "$folder" || return 1
 	postern_import || postern_last || return 1
-	new="$(mktemp "$folder/new.XXXXXX")" || return 1
-	cat "$POSTERN_CONF.right" > "$new" && postern_downs "$POSTERN_CONF.right" >> "$new" || {
+	if ! { new="$(mktemp "$folder/new.XXXXXX")" && cat "$POSTERN_CONF.right" > "$new" &&
+		postern_downs "$POSTERN_CONF.right" >> "$new"; }; then
 		rm -f "$new"
-		return 1
-	}
+		postern_log err "$folder cannot be written: the configuration before stays"
+		# Without an instance, procd would end a daemon that runs.
+		[ -f "$POSTERN_CONF" ]
+		return
+	fi
 	# The daemon becomes this user, and reads the file again by itself.
 	grep -q '^postern:' /etc/passwd && chown postern "$new"
 	mv "$new" "$POSTERN_CONF"
@@ -56,7 +59,10 @@ postern_import() {
 	fi
 	rm -f "$report"
 	# It is moved into place as a whole: without a tunnel, there is none in UCI.
-	echo "set system allow-empty" >> "$new"
+	if ! echo "set system allow-empty" >> "$new"; then
+		rm -f "$new"
+		return 1
+	fi
 	mv "$new" "$POSTERN_CONF.right"
 	postern_keep
 	return 0
@@ -76,7 +82,8 @@ postern_last() {
 		return 1
 	fi
 	postern_log err "the configuration is the last one that was right, of before the start of the router"
-	(umask 077 && cp "$POSTERN_LAST" "$POSTERN_CONF.right")
+	# Whole or not at all: what is missing would be open.
+	(umask 077 && cp "$POSTERN_LAST" "$POSTERN_CONF.copy") && mv "$POSTERN_CONF.copy" "$POSTERN_CONF.right"
 }
 
 # Closes what tunnels protect, unless a daemon serves it.
@@ -121,7 +128,12 @@ postern_downs() {
 		esac
 		return 0
 	}
-	config_load network
+	# Where UCI cannot be read, nothing says what an interface is: what was down stays so.
+	if ! config_load network; then
+		sed -n '/^set interfaces \(wireguard\|openvpn\) [^ ]* disable$/p
+			/^set vpn ipsec site-to-site peer [^ ]* disable$/p' "$POSTERN_CONF" 2> /dev/null
+		return 0
+	fi
 	config_foreach postern_down interface
 }
 
