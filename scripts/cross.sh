@@ -174,6 +174,10 @@ unit_tests() {
   zigbuild test --profile testing --locked --target "$triple$version" "${packages_of_tests[@]}" --no-fail-fast "${options[@]}" -- "$@"
 }
 
+need_machine() {
+  [ -n "${emulated:-}" ] || fail "there is no emulated machine for TARGET=$target" "  fix: aarch64 or armv7, or one that is made of them"
+}
+
 # Puts a kernel of Debian with what the machine of a test loads, and busybox, below .peers/arm.
 fetch_kernel() {
   local file module modules=(virtio_pci virtio_net tun nf_tables nft_fib_inet)
@@ -217,6 +221,7 @@ put_program() {
 
 # A tree that a kernel can boot into, with that kernel and modules in the order in which they are loaded.
 machine() {
+  need_machine
   profile=testing CARGO_OPTIONS="--no-default-features ${CARGO_OPTIONS:-}" place=machine/$target build
   fetch_kernel
   put_program "machine/$target" "$emulated/tree"
@@ -226,6 +231,7 @@ machine() {
 # "ns" are instructions, and its "GB/s" bytes an instruction. They say nothing of pipelines and caches.
 count() {
   local tree quoted
+  need_machine
   need_program
   command -v "${emulator_of_machine[0]}" > /dev/null || fail "${emulator_of_machine[0]} is missing" "  fix: apt-get install qemu-system-arm"
   command -v cpio > /dev/null || fail "cpio is missing" "  fix: apt-get install cpio"
@@ -289,5 +295,5 @@ case $command in
   test) describe "$target" && shift 2 && unit_tests "$@" ;;
   run) describe "$target" && shift 2 && run "$@" ;;
   count) describe "$target" && shift 2 && count "$@" ;;
-  *) sed -n 's/^# \?//; 2,11p' "$0" >&2; exit 2 ;;
+  *) sed -n 's/^# \?//; 2,10p' "$0" >&2; exit 2 ;;
 esac

@@ -405,7 +405,8 @@ fn an_accelerator_that_is_faster_for_large_packets_is_used_only_for_those() {
         let row = choice.row(CIPHER.into());
         assert!(Slot::all().all(|slot| row.chosen(slot) == 0), "it is not allowed");
         choice.set_rules(Rules { accelerators: true, ..Rules::default() });
-        wrong = Slot::all().filter(|&slot| (row.chosen(slot) == 1) != as_computed(slot)).collect();
+        let others = Slot::all().filter(|&slot| (row.chosen(slot) == 1) != as_computed(slot));
+        wrong = others.map(|slot| (slot, row.ranking(slot))).collect();
         wrong.is_empty()
     });
     assert!(is_right, "{wrong:?}");

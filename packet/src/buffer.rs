@@ -2,8 +2,8 @@
 
 /// A block of bytes that starts on a cache line.
 ///
-/// It is zero at first, and old packets are overwritten by new ones. It takes memory by need: the kernel gives a page when the first
-/// packet gets there, which an allocator with this alignment would have it give at once.
+/// It is zero at first, and old packets are overwritten by new ones. Pages are mapped on first use: an allocation with this alignment
+/// would be written when it is made.
 pub struct Slab {
     memory: Box<[u8]>,
     /// Where the first cache line starts.

@@ -93,7 +93,7 @@ fn socket(local: &str, remote: &str) -> Outcome<UdpSocket> {
     Ok(socket)
 }
 
-/// Takes the kernel's word that pages are ours again: one for each send, several in a message.
+/// Reads zero-copy completions: one may be for several sends.
 fn pages_back(socket: RawFd) {
     let mut control = [0u8; 128];
     loop {
@@ -111,22 +111,25 @@ fn pages_back(socket: RawFd) {
 
 /// Gives io_uring the calls of `make`, and waits for what they say; calls without a copy say it twice.
 fn in_ring(ring: &mut IoUring, make: impl Fn(usize) -> io_uring::squeue::Entry) -> io::Result<()> {
-    let mut pending = 0;
+    let (mut pending, mut outcome) = (0, Ok(()));
     for number in 0..AT_ONCE {
         // SAFETY: buffers and descriptors of the entries live until all have been answered, below.
         unsafe { ring.submission().push(&make(number)) }.map_err(io::Error::other)?;
         pending += 1;
     }
     while pending > 0 {
-        ring.submit_and_wait(1)?;
+        match ring.submit_and_wait(1) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => panic!("{error}: buffers are in use"),
+            _ => {}
+        }
         for answer in ring.completion() {
             if answer.result() < 0 {
-                return Err(io::Error::from_raw_os_error(-answer.result()));
+                outcome = Err(io::Error::from_raw_os_error(-answer.result()));
             }
             pending -= usize::from(!cqueue::more(answer.flags()));
         }
     }
-    Ok(())
+    outcome
 }
 
 fn timed(calls: usize, mut call: impl FnMut(usize) -> io::Result<()>) -> io::Result<u128> {

@@ -118,11 +118,10 @@ fn engine_of(said: &str) -> &str {
     said.lines().find(|line| line.starts_with("multi-buffer")).expect("engines are listed")
 }
 
-// What the processor has is found, and used.
-
 #[test]
 fn a_router_of_64_bit_arm_has_tunnels_of_wireguard_and_ipsec_with_us() {
     let Some(said) = carries_files("aarch64", &ARM64) else { return };
+    // What the processor has is found, and used.
     assert!(said.contains("Cortex-A53") && said.contains("PMULL"), "{said}");
     assert!(engine_of(&said).contains("NEON"), "{said}");
 }
@@ -130,5 +129,6 @@ fn a_router_of_64_bit_arm_has_tunnels_of_wireguard_and_ipsec_with_us() {
 #[test]
 fn a_router_of_32_bit_arm_has_tunnels_of_wireguard_and_ipsec_with_us() {
     let Some(said) = carries_files("armv7", &ARM32) else { return };
-    assert!(said.contains("Cortex-A15") && said.contains("NEON"), "{said}");
+    // The multi-buffer engine has no instructions of its own there.
+    assert!(said.contains("Cortex-A15") && engine_of(&said).contains("portable"), "{said}");
 }

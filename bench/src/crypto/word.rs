@@ -47,7 +47,8 @@ pub const SIMD: &[Capability] = &[
 pub fn is_heeded_by(engine: &str, processor: &Processor) -> bool {
     match engine {
         "openssl" => true,
-        "aws-lc" => !processor.architecture.starts_with("armv7") && processor.architecture != "arm",
+        // A program of 32 bits may run on a kernel of 64.
+        "aws-lc" => !cfg!(target_arch = "arm") && !processor.architecture.starts_with("arm"),
         _ => false,
     }
 }

@@ -93,9 +93,9 @@ fn trials(
             threads: 1,
         };
         let mut speeds = Speeds::default();
+        // One that does not read the variable would seem to ignore the feature.
+        let heeds = word::is_heeded_by(engine, processor);
         for turns in [TURNS, 3 * TURNS] {
-            // One that does not read the variable would seem to ignore the feature.
-            let heeds = word::is_heeded_by(engine, processor);
             let workers = [without.as_mut(), freed.as_deref_mut()].map(|worker| worker.filter(|_| heeds));
             measure(&cell, turns, meter, workers, &mut speeds)?;
             let Some(speed) = speeds[0] else { break };
