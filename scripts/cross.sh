@@ -47,7 +47,7 @@ describe() {
       emulator_of_machine=(qemu-system-arm -M "virt,highmem=off" -cpu cortex-a15)
       kernel=linux-image-armmp:armhf emulated=.peers/arm/armv7
       # Otherwise zig's memcpy, a loop of words, takes the place of the C library's, which uses NEON. Rust has the rest.
-      link=(-Clink-arg=-rtlib=none)
+      link=(-Clink-arg=-rtlib=none -Clink-arg=/target/read_tp.o)
       ;;
     armv7-cortex-a7) cpu=cortex-a7 ;;
     armv7-cortex-a9) cpu=cortex-a9 ;;
@@ -131,9 +131,11 @@ mount_all() {
   mount --bind "$crates" "$root/root/.cargo/registry"
 }
 
-# cargo-zigbuild puts zig's objects for the start of a program where the compiler names its own, which this one does not bring.
+# What links need that the compiler and zig do not bring: cargo-zigbuild puts zig's objects for the start of a program where the compiler
+# names its own.
 make_start() {
   local folder name
+  [[ $triple != armv7-* ]] || inside arm-linux-gnueabihf-gcc -march=armv7-a -c -o /target/read_tp.o /src/scripts/read_tp.s
   [[ $triple == *-musl ]] || return 0
   folder=$(inside rustc --print sysroot)/lib/rustlib/$triple/lib/self-contained
   inside mkdir -p "$folder"
