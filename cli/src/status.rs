@@ -9,6 +9,7 @@ use crate::show_vpn::{no_answer, reason};
 use crate::{Failure, client};
 use gateway::api::model::{Crypto, Drop, Drops, Status};
 use gateway::ipsec::model::{ConnectionType, Ipsec, IpsecPeer, IpsecTunnel};
+use gateway::openvpn::model::{self as openvpn, Mode};
 use gateway::wireguard::model::{Interface, Interfaces, Peer};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -47,6 +48,7 @@ struct Daemon {
     status: Status,
     wireguard: Vec<WireGuard>,
     ipsec: Vec<Connection>,
+    openvpn: Vec<OpenVpn>,
     /// Prefixes that are blocked while their tunnels are down.
     closed: Vec<Closed>,
     /// The drop reasons with the most packets.
@@ -60,6 +62,17 @@ struct WireGuard {
     name: String,
     up: bool,
     listen_port: u16,
+    peers: Vec<Line>,
+}
+
+#[derive(Serialize)]
+struct OpenVpn {
+    name: String,
+    mode: Mode,
+    up: bool,
+    /// 0 while none is bound.
+    port: u16,
+    /// A server's clients that are connected, or the only peer.
     peers: Vec<Line>,
 }
 
@@ -115,6 +128,8 @@ fn daemon(socket: PathBuf, status: Status) -> Result<Daemon, Failure> {
     let interfaces: Interfaces = client::ask_one(&socket, "/v1/interfaces/wireguard")?;
     let mut ipsec: Ipsec = client::ask_one(&socket, "/v1/vpn/ipsec")?;
     ipsec.peers.retain(|peer| !peer.has_instances());
+    let openvpn: openvpn::Interfaces = client::ask_one(&socket, "/v1/interfaces/openvpn")?;
+    let openvpn: Vec<OpenVpn> = openvpn.interfaces.iter().map(openvpn_interface).collect();
     let drops: Drops = client::ask_one(&socket, "/v1/drops")?;
     let crypto: Crypto = client::ask_one(&socket, "/v1/crypto")?;
     let wireguard: Vec<WireGuard> = interfaces.interfaces.iter().map(wireguard).collect();
@@ -124,9 +139,10 @@ fn daemon(socket: PathBuf, status: Status) -> Result<Daemon, Failure> {
     let is_down = |line: &Line| line.state == State::Down;
     let up = status.refused.is_empty()
         && wireguard.iter().all(|interface| interface.up && !interface.peers.iter().any(is_down))
-        && !ipsec.iter().any(|peer| is_down(&peer.line) || peer.tunnels.iter().any(is_down));
+        && !ipsec.iter().any(|peer| is_down(&peer.line) || peer.tunnels.iter().any(is_down))
+        && !openvpn.iter().any(|interface| interface.peers.iter().any(is_down));
     let (drops, engines) = (of_note(&drops.drops), engines(&crypto));
-    Ok(Daemon { socket, up, status, wireguard, ipsec, closed, drops, engines })
+    Ok(Daemon { socket, up, status, wireguard, ipsec, openvpn, closed, drops, engines })
 }
 
 fn wireguard(interface: &Interface) -> WireGuard {
@@ -197,6 +213,45 @@ fn between(tunnel: &IpsecTunnel) -> String {
 fn closed(peer: &IpsecPeer) -> impl Iterator<Item = Closed> + '_ {
     let down = peer.tunnels.iter().filter(|tunnel| tunnel.sas.is_empty() && !tunnel.remote.is_empty());
     down.map(|tunnel| Closed { prefixes: tunnel.remote.clone(), tunnel: tunnel.name.clone() })
+}
+
+fn openvpn_interface(interface: &openvpn::Interface) -> OpenVpn {
+    let mut peers: Vec<Line> = interface.sessions.iter().map(|it| session(interface.mode, it)).collect();
+    // A client should be connected; the other end of a site-to-site tunnel may be the one that calls, and a server waits.
+    let missing = match (&interface.failure, interface.mode) {
+        (Some(failure), _) => Some((State::Down, failure.clone())),
+        (None, Mode::Client) => Some((State::Down, "not connected".to_owned())),
+        (None, Mode::SiteToSite) => Some((State::Waiting, "not connected".to_owned())),
+        (None, Mode::Server) => None,
+    };
+    if let Some((state, why)) = missing.filter(|_| peers.is_empty()) {
+        peers.push(Line { name: only_peer(interface.mode).to_owned(), state, why });
+    }
+    OpenVpn {
+        name: interface.name.clone(),
+        mode: interface.mode,
+        up: interface.up,
+        port: interface.port,
+        peers,
+    }
+}
+
+fn session(mode: Mode, session: &openvpn::Session) -> Line {
+    let name = session.common_name.as_ref().filter(|_| mode == Mode::Server);
+    let name = name.map_or_else(|| only_peer(mode).to_owned(), Clone::clone);
+    let at = session.remote_host.as_deref().unwrap_or("an unknown address");
+    let [received, sent] = [session.received_bytes, session.sent_bytes].map(bytes);
+    let why = format!("{at}, connected {}, {received} received, {sent} sent", ago(session.connected_since));
+    Line { name, state: State::Up, why }
+}
+
+/// What a peer is called that has no name.
+fn only_peer(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Server => "client",
+        Mode::Client => "server",
+        Mode::SiteToSite => "peer",
+    }
 }
 
 /// The drop reasons with the most packets.

@@ -76,6 +76,7 @@ fn a_tunnel_that_is_down_is_told_though_its_peer_is_up() {
         status: Status::default(),
         wireguard: Vec::new(),
         ipsec: vec![connection(&half)],
+        openvpn: Vec::new(),
         closed: Vec::new(),
         drops: Vec::new(),
         engines: BTreeMap::new(),
@@ -144,6 +145,7 @@ fn a_screen_shows_the_state_of_every_peer() {
         status,
         wireguard: vec![interface],
         ipsec: [up(), down()].iter().map(connection).collect(),
+        openvpn: Vec::new(),
         closed: closed(&down()).collect(),
         drops: vec![Dropped { interface: "wg0".to_owned(), reason: "no-key".to_owned(), packets: 9 }],
         engines: [("aes-128-gcm".to_owned(), "openssl".to_owned())].into(),
@@ -172,4 +174,42 @@ fn a_screen_shows_the_state_of_every_peer() {
             "  fix: sysctl",
         ]
     );
+}
+
+fn openvpn_with(mode: Mode, sessions: Vec<openvpn::Session>, failure: Option<&str>) -> OpenVpn {
+    openvpn_interface(&openvpn::Interface {
+        name: "vtun0".to_owned(),
+        description: None,
+        mode,
+        addresses: Vec::new(),
+        up: true,
+        port: 1194,
+        sessions,
+        failure: failure.map(str::to_owned),
+    })
+}
+
+#[test]
+fn openvpn_is_down_where_a_client_is_not_connected_and_a_server_waits() {
+    let session = openvpn::Session {
+        common_name: Some("anna".to_owned()),
+        remote_host: Some("192.0.2.7:4000".to_owned()),
+        connected_since: now(),
+        ..openvpn::Session::default()
+    };
+    let one = |it: OpenVpn| it.peers.first().map(|line| (line.name.clone(), line.state, line.why.clone()));
+    assert_eq!(one(openvpn_with(Mode::Server, Vec::new(), None)), None);
+    for (mode, state) in [(Mode::Client, State::Down), (Mode::SiteToSite, State::Waiting)] {
+        let (_, found, why) = one(openvpn_with(mode, Vec::new(), None)).expect("it should have a peer");
+        assert_eq!((found, &*why), (state, "not connected"));
+    }
+    for mode in [Mode::Server, Mode::Client, Mode::SiteToSite] {
+        let (_, state, why) = one(openvpn_with(mode, Vec::new(), Some("no route"))).expect("it failed");
+        assert_eq!((state, &*why), (State::Down, "no route"));
+    }
+    for (mode, name) in [(Mode::Server, "anna"), (Mode::Client, "server"), (Mode::SiteToSite, "peer")] {
+        let (found, state, why) = one(openvpn_with(mode, vec![session.clone()], None)).expect("it is there");
+        assert_eq!((&*found, state), (name, State::Up));
+        assert!(why.starts_with("192.0.2.7:4000, connected "), "{why}");
+    }
 }

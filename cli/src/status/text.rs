@@ -1,7 +1,8 @@
 //! The status of a daemon as text.
 
-use super::{Connection, Daemon, Line, State, WireGuard};
+use super::{Connection, Daemon, Line, OpenVpn, State, WireGuard};
 use crate::output::ago;
+use gateway::openvpn::model::Mode;
 
 /// The number of peers listed for an interface, or for IPsec; peers that are not up come first.
 const LISTED: usize = 15;
@@ -13,6 +14,9 @@ pub(super) fn daemon(daemon: &Daemon) -> String {
     }
     if !daemon.ipsec.is_empty() {
         lines.extend(ipsec(&daemon.ipsec));
+    }
+    for interface in &daemon.openvpn {
+        lines.extend(openvpn(interface));
     }
     let closed = daemon.closed.iter().take(LISTED);
     lines.extend(closed.map(|closed| {
@@ -71,6 +75,26 @@ fn wireguard(interface: &WireGuard) -> Vec<String> {
     lines.extend(table(&peers, "  "));
     if peers.iter().any(|line| line.state == State::Down) {
         lines.push(format!("  fix: postern explain interfaces wireguard {}", interface.name));
+    }
+    lines
+}
+
+fn openvpn(interface: &OpenVpn) -> Vec<String> {
+    let peers: Vec<&Line> = interface.peers.iter().collect();
+    let state = if interface.up { "up" } else { "down" };
+    let connected = peers.iter().filter(|line| line.state == State::Up).count();
+    let what = match (interface.mode, connected) {
+        (Mode::Server, 1) => format!("server, {state}, port {}, 1 client connected", interface.port),
+        (Mode::Server, count) => {
+            format!("server, {state}, port {}, {count} clients connected", interface.port)
+        }
+        (Mode::Client, _) => format!("client, {state}"),
+        (Mode::SiteToSite, _) => format!("site-to-site, {state}"),
+    };
+    let mut lines = vec![format!("OpenVPN {}: {what}", interface.name)];
+    lines.extend(table(&peers, "  "));
+    if peers.iter().any(|line| line.state == State::Down) {
+        lines.push(format!("  fix: postern explain interfaces openvpn {}", interface.name));
     }
     lines
 }
