@@ -19,10 +19,14 @@ use port::Wake;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 use tunnel::esp::{Policies, Selectors, Transport};
 use tunnel::wireguard::AllowedIps;
 use tunnel::wireguard::limits::{REJECT_AFTER_TIME, SILENCE_TIMEOUT};
 use tunnel::{InboundSa, OutboundSa, PeerId, Time};
+
+/// How long a key of WireGuard lasts at least while it is new: for the time after which a silent peer is called.
+const NEW_KEY_LASTS: Duration = Duration::from_secs(REJECT_AFTER_TIME.as_secs() - SILENCE_TIMEOUT.as_secs());
 
 /// A peer in the data path: the remote end of a tunnel.
 pub struct Peer {
@@ -168,7 +172,7 @@ impl Peer {
     /// confirmation, or whose initiation crossed ours, goes on with the older key, and may move meanwhile.
     fn is_late(&self, sa: &InboundSa, now: Time) -> bool {
         let is_wireguard = matches!(self.state, PeerState::WireGuard(_));
-        let is_new = |key: &OutboundSa| now + (REJECT_AFTER_TIME - SILENCE_TIMEOUT) < key.expires();
+        let is_new = |key: &OutboundSa| now + NEW_KEY_LASTS < key.expires();
         is_wireguard && self.sending.load().as_ref().is_some_and(|key| sa.is_older_than(key) && is_new(key))
     }
 
