@@ -17,6 +17,8 @@ fn crypto_threads(process: Process) -> Vec<f64> {
 fn threads_come_and_go_at_a_commit_and_the_tunnel_stays() {
     let Some((lab, a, _b, publics)) = started() else { return };
     wait_until(PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
+    // The data path carries packets before the handshake thread has heard that the peer has the key.
+    wait_until(PATIENCE, || a.peer("other")["latest_handshake"].is_u64()).expect("a handshake");
     let socket = a.socket.to_string_lossy().into_owned();
     let count = || {
         let said = ask(&["show", "datapath", "threads", "--api", &socket]);
