@@ -130,21 +130,7 @@ fn connection(
         }));
     }
     identities(&mut remote, [&mut local, &mut other], store, draft);
-    if let Some(key) = remote.take("local_key")
-        && let Err(why) = store.add_named_private(&key.value)
-    {
-        draft.leave_open(
-            &key.origin,
-            why,
-            "import the files of the machine: --root DIR names the directory that is its root",
-        );
-    }
-    local.settings.extend(joined(&mut remote, "local_cert", "certs"));
-    other.settings.extend(joined(&mut remote, "remote_ca_certs", "cacerts"));
-    if let Some(authority) = remote.take("ca_cert") {
-        store.trust(&authority.value);
-        draft.translate(&authority.origin, &[], "peers with certificates trust it");
-    }
+    certificates(&mut remote, [&mut local, &mut other], store, draft);
     let children = children(&mut remote, parts, used, &mut connection, draft);
     proposals(&mut remote, "proposals", parts, used, &mut connection, draft);
     version(&mut remote, &mut connection);
@@ -191,6 +177,30 @@ fn identities(remote: &mut Section, sides: [&mut Section; 2], store: &mut Store<
     }
     for (side, id) in sides.into_iter().zip(ids) {
         side.settings.extend(id.map(|id| renamed(id, "id")));
+    }
+}
+
+/// Sets the certificates of both sides, with our key and the authority that is trusted.
+fn certificates(
+    remote: &mut Section,
+    [local, other]: [&mut Section; 2],
+    store: &mut Store<'_>,
+    draft: &mut Draft,
+) {
+    if let Some(key) = remote.take("local_key")
+        && let Err(why) = store.add_named_private(&key.value)
+    {
+        draft.leave_open(
+            &key.origin,
+            why,
+            "import the files of the machine: --root DIR names the directory that is its root",
+        );
+    }
+    local.settings.extend(joined(remote, "local_cert", "certs"));
+    other.settings.extend(joined(remote, "remote_ca_certs", "cacerts"));
+    if let Some(authority) = remote.take("ca_cert") {
+        store.trust(&authority.value);
+        draft.translate(&authority.origin, &[], "peers with certificates trust it");
     }
 }
 
