@@ -69,13 +69,13 @@ struct Bench<'a> {
 
 /// Measures everything.
 pub fn run(options: &Options) -> Outcome<Report> {
-    let (without, comparison) = start_without(options)?;
+    let processor = Hardware::here().processor;
+    let (without, comparison) = start_without(options, &processor)?;
     let meter = Meter::default();
     let engines = engines(&meter, options)?;
     let absent = meter.found().absent.iter();
     let absent = absent.map(|(name, reason)| ((*name).to_owned(), reason.to_string())).collect();
     let bar = progress(options);
-    let processor = Hardware::here().processor;
     let mut bench = Bench { options, meter, without, processor, engines, bar };
     let (mut rows, mut operations) = (Vec::new(), Vec::new());
     for &subject in &options.subjects {
@@ -105,11 +105,10 @@ pub fn run(options: &Options) -> Outcome<Report> {
     Ok(report)
 }
 
-fn start_without(options: &Options) -> Outcome<(Option<Worker>, Option<Comparison>)> {
-    let processor = Hardware::here().processor;
+fn start_without(options: &Options, processor: &Processor) -> Outcome<(Option<Worker>, Option<Comparison>)> {
     let hidden: Vec<Capability> =
         options.without.iter().copied().filter(|&capability| processor.has(capability)).collect();
-    let Some((variable, value)) = word::hiding(&hidden, &processor).filter(|_| !hidden.is_empty()) else {
+    let Some((variable, value)) = word::hiding(&hidden, processor).filter(|_| !hidden.is_empty()) else {
         return Ok((None, None));
     };
     let worker = Worker::start(&options.program, variable, Some(&value))?;
