@@ -47,12 +47,15 @@ postern_import() {
 		[ ! -f "$file" ] || files="$files $file"
 	done
 	new="$(mktemp "$folder/new.XXXXXX")" || return 1
-	report="$(mktemp "$folder/report.XXXXXX")" || return 1
+	report="$(mktemp "$folder/report.XXXXXX")" || {
+		rm -f "$new"
+		return 1
+	}
 	# No path of ours has a space.
 	# shellcheck disable=SC2086
 	if ! "$POSTERN" import uci --only-postern $files > "$new" 2> "$report"; then
 		# The second is an error of syntax, which has no option.
-		sed -n 's/^refused: .*/&/p; s/^postern: //p' "$report" | while read -r file; do postern_log err "$file"; done
+		sed -n '/^refused: /p; s/^postern: //p' "$report" | while read -r file; do postern_log err "$file"; done
 		postern_log err "it is not used: postern import uci --only-postern $POSTERN_UCI says what is wrong"
 		rm -f "$new" "$report"
 		return 1
