@@ -91,13 +91,15 @@ mirror() {
   apt-get indextargets --format '$(REPO_URI)' 'Label: Debian' 'Component: main' | head -n 1
 }
 
+install_package() {
+  say "apt-get install $1"
+  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$1" > /dev/null
+}
+
 set_up() {
   [ "$(id -u)" = 0 ] || fail "root is needed for the chroot below .peers/cross"
   [ ! -e "$root/.ready" ] || return 0
-  if ! command -v debootstrap > /dev/null; then
-    say "apt-get install debootstrap"
-    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends debootstrap > /dev/null
-  fi
+  command -v debootstrap > /dev/null || install_package debootstrap
   rm -rf --one-file-system "$root"
   mkdir -p "$root"
   say "debootstrap forky, a minute"
@@ -235,8 +237,8 @@ count() {
   local tree quoted
   need_machine
   need_program
-  command -v "${emulator_of_machine[0]}" > /dev/null || fail "${emulator_of_machine[0]} is missing" "  fix: apt-get install qemu-system-arm"
-  command -v cpio > /dev/null || fail "cpio is missing" "  fix: apt-get install cpio"
+  command -v "${emulator_of_machine[0]}" > /dev/null || install_package qemu-system-arm
+  command -v cpio > /dev/null || install_package cpio
   mount_all
   fetch_kernel
   work=$(mktemp -d)
