@@ -13,7 +13,7 @@ RUN ?= bench/runs/$(shell date +%F)-$(shell uname -m)
 help:
 	@echo "make demo    two sites on this machine, a tunnel between them, real traffic, a table (root)"
 	@echo "make test    all tests (root for those with network namespaces); NO_SKIP=1 fails those that cannot run"
-	@echo "             ARM=1 also builds for ARM, 25 minutes more, for tunnels with emulated routers (root)"
+	@echo "             ARM=1 also builds for ARM, 30 minutes more, for tunnels with emulated routers (root)"
 	@echo "             NO_BROWSER=1 fetches no browser: the test of the status page is skipped"
 	@echo "make lint    format, clippy, licences and sources of dependencies"
 	@echo "make fuzz    each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
