@@ -28,7 +28,8 @@ pub enum Action {
         /// The datagram, or what follows the length on TCP.
         packet: Vec<u8>,
     },
-    /// Server: decide about a client, and call `admit`. Its certificates are verified, if it was asked for any.
+    /// Server: decide about a client, and call `admit`. Its certificates are verified, if it was asked for any. It is not
+    /// about a session that the same call has [closed](Self::Closed).
     Authenticate {
         /// The session.
         session: SessionNumber,

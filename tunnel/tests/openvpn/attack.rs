@@ -10,11 +10,12 @@ use std::time::Duration;
 use tunnel::openvpn::action::Report;
 use tunnel::openvpn::channel::{Announcement, Channel, ChannelEvent, PacketError};
 use tunnel::openvpn::client::ClientWrap;
+use tunnel::openvpn::key_method::{Credentials, KeyMethod, KeySource};
 use tunnel::openvpn::packet::{Body, Lead, Opcode, SessionId};
 use tunnel::openvpn::peer_info::{OURS, PeerInfo, proto};
 use tunnel::openvpn::server::ServerWrap;
-use tunnel::openvpn::session::KeyError;
-use tunnel::openvpn::tls::{TlsConfig, WallClock};
+use tunnel::openvpn::session::{Beginning, KeyError, KeySession};
+use tunnel::openvpn::tls::{Tls, TlsConfig, WallClock};
 use tunnel::openvpn::wrap::{PacketId, Role, WrapError, WrapKeys, Wrapper};
 use tunnel::openvpn::{Verdict, verify};
 
@@ -102,6 +103,78 @@ impl Attacker {
         }
         events
     }
+}
+
+/// An attacker with one negotiation of keys, who sends what a client would not.
+struct Negotiator {
+    key: KeySession,
+    wrapper: Wrapper,
+    local: SessionId,
+    server: Option<SessionId>,
+    address: SocketAddr,
+}
+
+impl Negotiator {
+    fn new(setup: &Setup, network: &Network, number: u64) -> Self {
+        let mut random = Seeded::new(number);
+        let now = network.now();
+        let tls = Tls::new(&tls(setup, network, &setup.client)).expect("valid");
+        let source = KeySource::random(Role::Client, &mut random);
+        let peer_info = PeerInfo::of_client(OURS, "AES-256-GCM", 1500, &[]);
+        let ours =
+            KeyMethod { source, options: String::from("V4"), credentials: Credentials::default(), peer_info };
+        let keys = WrapKeys::tls_crypt(setup.key.clone(), Role::Client);
+        let wrapper = Wrapper::new(keys, PacketId { number: 0, time: now.wall.as_secs() as u32 });
+        let reset = Beginning::Reset(Opcode::ClientResetV2);
+        Self {
+            key: KeySession::new(now.monotonic, 0, Role::Client, tls, reset, ours, wrapper.room()),
+            wrapper,
+            local: SessionId::random(&mut random),
+            server: None,
+            address: ([203, 0, 113, 8], 1000 + number as u16).into(),
+        }
+    }
+
+    /// Until TLS is established; then `last` is sent in the packets that have the key method message.
+    fn run(&mut self, network: &mut Network, last: &str) {
+        let mut has_said = false;
+        for _ in 0..50 {
+            let now = network.now();
+            while let Some((lead, body)) = self.key.transmit(now.monotonic, self.server) {
+                let packet = self.wrapper.seal(now.wall.as_secs() as u32, lead, self.local, &body);
+                let before = network.log.len();
+                network.hosts[SERVER].handle(now, self.address, &packet);
+                network.collect();
+                let answers: Vec<_> =
+                    network.log[before..].iter().map(|(_, sent)| sent.bytes.clone()).collect();
+                for answer in answers {
+                    let Ok(opened) = self.wrapper.keys().open(&answer) else { continue };
+                    let body = Body::parse(opened.lead.opcode, &opened.body).expect("the server's");
+                    self.server = Some(opened.session);
+                    let _ = self.key.receive(now.monotonic, opened.lead.opcode, &body, &mut Vec::new());
+                    if !has_said && !self.key.tls().is_handshaking() {
+                        has_said = true;
+                        self.key.send_command(last).expect("short");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Nothing would undo what is decided about a session that has ended.
+#[test]
+fn nobody_is_asked_about_a_client_that_leaves_with_its_first_message() {
+    let setup = Setup::new();
+    let mut network = setup.network(setup.tls_crypt(), 1);
+    network.hosts[SERVER].verdict = None;
+    let mut stays = Negotiator::new(&setup, &network, 1);
+    stays.run(&mut network, "PUSH_REQUEST");
+    assert_eq!((network.hosts[SERVER].unanswered.len(), session_count(&network)), (1, 1));
+    let mut leaves = Negotiator::new(&setup, &network, 2);
+    leaves.run(&mut network, "EXIT");
+    assert!(leaves.server.is_some());
+    assert_eq!((network.hosts[SERVER].unanswered.len(), session_count(&network)), (1, 1));
 }
 
 #[test]

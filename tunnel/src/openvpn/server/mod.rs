@@ -16,7 +16,7 @@ mod session;
 pub use frequency::Rate;
 pub use session::Verdict;
 
-use super::action::{Cause, Outbox, SessionNumber};
+use super::action::{Action, Cause, Outbox, SessionNumber};
 use super::channel::PacketError;
 use super::cookie::CookieKey;
 use super::keepalive::Keepalive;
@@ -442,6 +442,8 @@ impl Server {
         self.begins.no_longer_pending(session.pending);
         self.admitted -= usize::from(session.is_admitted);
         self.timers.set(number, None);
+        // One message can ask about a client and end its session.
+        out.retain(|it| !matches!(it, Action::Authenticate { session, .. } if *session == number));
         // What was to be said last, or an alert of TLS, tells the client why.
         session.peer.flush(now, out);
         session.peer.close(cause, out);
