@@ -83,6 +83,8 @@ pub const EXCHANGES_PER_LIFETIME: u32 = 4;
 pub const EXCHANGES_AT_ONCE: u32 = 12;
 /// After this time of TEMPORARY_FAILURE, both sides disagree about which SAs exist (section 2.25).
 pub const TEMPORARY_FAILURE_TIME: Duration = Duration::from_secs(240);
+/// Failures that are further apart have nothing to do with each other: longer than any delay of a retry, with a request sent again.
+pub const TEMPORARY_FAILURE_APART: Duration = Duration::from_secs(60);
 /// A liveness check is sent after this time of sending without packets from the peer.
 pub const SILENCE_TIME: Duration = Duration::from_secs(10);
 /// A peer that holds packets of another peer gets a liveness check at once, unless it was heard within this time: the

@@ -184,6 +184,28 @@ fn temporary_failures_do_not_last_for_ever() {
     assert!((seconds(240)..seconds(250)).contains(&(network.now - begun)), "{number} refusals");
 }
 
+/// What was put off may have been done by the peer meanwhile: then no request follows whose answer would say so.
+#[test]
+fn temporary_failures_that_are_far_apart_end_nothing() {
+    let mut network = waiting();
+    let mut mallory = Mallory::established(&mut network);
+    let refusal = [Payload::Notify(Notify::new(notify::TEMPORARY_FAILURE, &[]))];
+    for number in 0..4 {
+        let old = network.hosts[B].spis()[0];
+        network.command(B, |endpoint, now, out| endpoint.rekey_child(now, old, out));
+        mallory.respond(&mut network, Exchange::CreateChildSa, number, &refusal);
+        // The peer rekeys the child itself.
+        let mut rekey = another_child(SPI + number + 1);
+        let spi = Some((protocol::ESP, SPI + number));
+        rekey.push(Payload::Notify(Notify { kind: notify::REKEY_SA, spi, data: &[] }));
+        mallory.ask(&mut network, Exchange::CreateChildSa, &rekey).expect("it is answered");
+        let delete = Payload::Delete(Delete::Esp(vec![SPI + number]));
+        mallory.ask(&mut network, Exchange::Informational, &[delete]).expect("it is answered");
+        network.run(seconds(100));
+        assert!(is_established(&network), "failure {number}");
+    }
+}
+
 #[test]
 fn sessions_of_one_peer_are_bounded() {
     let mut network = waiting();

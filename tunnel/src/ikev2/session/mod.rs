@@ -98,8 +98,8 @@ pub(super) struct Session {
     children: Vec<ChildEntry>,
     /// When children were last refused, by index.
     refused: HashMap<usize, Time>,
-    /// Since when every request was answered with TEMPORARY_FAILURE.
-    put_off: Option<Time>,
+    /// Since when every request was answered with TEMPORARY_FAILURE, and when the last one was.
+    put_off: Option<(Time, Time)>,
     queue: VecDeque<Task>,
     delayed: Vec<(Time, Task)>,
     since: Time,

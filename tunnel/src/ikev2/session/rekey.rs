@@ -145,6 +145,7 @@ impl Session {
         ike.standing = standing;
         if standing == Standing::Current {
             self.queue.retain(|task| *task != Task::RekeyIke);
+            self.delayed.retain(|(_, task)| *task != Task::RekeyIke);
             return;
         }
         ike.rekey_at = None;

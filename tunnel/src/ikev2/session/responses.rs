@@ -7,7 +7,7 @@ use crate::ikev2::cause::Cause;
 use crate::ikev2::channel::Incoming;
 use crate::ikev2::context::Context;
 use crate::ikev2::event::CloseReason;
-use crate::ikev2::limits::TEMPORARY_FAILURE_TIME;
+use crate::ikev2::limits::{TEMPORARY_FAILURE_APART, TEMPORARY_FAILURE_TIME};
 use crate::ikev2::message::Payloads;
 use crate::ikev2::message::numbers::notify;
 use crypto::SecretBytes;
@@ -68,10 +68,14 @@ impl Session {
         }
         if payloads.error() != Some(notify::TEMPORARY_FAILURE) {
             self.put_off = None;
-        } else if now - *self.put_off.get_or_insert(now) >= TEMPORARY_FAILURE_TIME {
-            return true;
+            return false;
         }
-        false
+        // What was put off may have been done by the peer, and is not asked for again: then this is another failure.
+        let since =
+            self.put_off.filter(|(_, last)| now - *last < TEMPORARY_FAILURE_APART).map(|(since, _)| since);
+        let since = since.unwrap_or(now);
+        self.put_off = Some((since, now));
+        now - since >= TEMPORARY_FAILURE_TIME
     }
 
     /// Handles an IKE SA in which the peer does not answer.
