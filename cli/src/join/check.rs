@@ -53,6 +53,7 @@ pub(super) fn check(granted: &Granted, here: &Here<'_>) -> Result<Checked, Failu
     for network in &networks {
         check_network(*network, here)?;
     }
+    check_sum(&networks, here)?;
     let is_named = |it: &SocketAddr| it.port() != 0 && here.head_office.contains(&it.ip());
     let mut named: Vec<SocketAddr> = endpoints.iter().copied().filter(is_named).collect();
     if let (true, Some(first), Some(answered)) =
@@ -75,10 +76,43 @@ fn check_address(address: IpNet, here: &Here<'_>) -> Result<(), Failure> {
     }
     let taken =
         here.addresses.iter().find(|(_, own)| own.contains(&address.addr()) || address.trunc().contains(own));
-    match taken {
-        Some((name, own)) => Err(format!("{text}, and {name} has {own}\n  fix: {fix}").into()),
-        None => Ok(()),
+    if let Some((name, own)) = taken {
+        return Err(format!("{text}, and {name} has {own}\n  fix: {fix}").into());
     }
+    // A prefix would be a route into the tunnel that nobody was asked about.
+    if address.prefix_len() < address.max_prefix_len() {
+        return Err(format!("{text}, which is a whole network\n  fix: {fix}").into());
+    }
+    Ok(())
+}
+
+/// Networks that are each small enough can be all of the Internet together. Private addresses are a site's, however many.
+fn check_sum(networks: &[IpNet], here: &Here<'_>) -> Result<(), Failure> {
+    let is_counted = |it: &&IpNet| !here.allowed.contains(it) && !is_private(it);
+    let counted: Vec<IpNet> = networks.iter().filter(is_counted).copied().collect();
+    for (is_v6, bits) in [(false, 32), (true, 128)] {
+        let of_family: Vec<IpNet> =
+            counted.iter().filter(|it| it.addr().is_ipv6() == is_v6).copied().collect();
+        let Some(first) = of_family.first() else { continue };
+        let sizes = IpNet::aggregate(&of_family).into_iter().map(|it| 1u128 << (bits - it.prefix_len()));
+        if sizes.fold(0, u128::saturating_add) > 1 << (bits - SHORTEST[usize::from(is_v6)]) {
+            let count = of_family.len();
+            return Err(format!(
+                "head office would have {first} and {} other networks go through the tunnel: together that is much more than a site\n  \
+                 fix: if that is meant, name each: postern join TOKEN --allow {first} ...",
+                count - 1
+            )
+            .into());
+        }
+    }
+    Ok(())
+}
+
+/// Whether all addresses are private: of RFC 1918, RFC 6598 or RFC 4193.
+fn is_private(network: &IpNet) -> bool {
+    ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"]
+        .into_iter()
+        .any(|it| it.parse::<IpNet>().is_ok_and(|private| private.contains(network)))
 }
 
 fn check_network(network: IpNet, here: &Here<'_>) -> Result<(), Failure> {
@@ -147,6 +181,8 @@ mod tests {
         let networks =
             |all: &[&str]| Granted { networks: all.iter().map(|&it| it.to_owned()).collect(), ..granted() };
         let address = |text: &str| Granted { address: text.to_owned(), ..granted() };
+        let split: Vec<String> = (11..100).map(|first| format!("{first}.0.0.0/8")).collect();
+        let split: Vec<&str> = split.iter().map(String::as_str).collect();
         for (granted, said) in [
             (networks(&["10.2.0.0/25", "10.2.0.128/25"]), "behind eth1"),
             (networks(&["10.2.0.0/24"]), "--allow 10.2.0.0/24"),
@@ -158,12 +194,15 @@ mod tests {
             (networks(&["127.0.0.0/8"]), "no network of a site"),
             (networks(&["169.0.0.0/8"]), "no network of a site"),
             (networks(&["198.51.100.0/24"]), "its own address 198.51.100.1"),
+            (networks(&split), "much more than a site"),
+            (networks(&["2000::/16", "2002::/16"]), "--allow 2000::/16"),
             (networks(&[]), "cannot be used"),
             (address("10.2.0.1/24"), "eth1 has 10.2.0.1/24"),
             (address("10.2.0.77/32"), "eth1 has"),
             (address("10.0.0.1/8"), "eth1 has"),
             (address("127.0.0.1/8"), "no network of a site"),
             (address("0.0.0.0/0"), "no network of a site"),
+            (address("64.0.0.1/2"), "a whole network"),
             (address("10.255.0.2/32\nset x"), "cannot be used"),
             (Granted { version: VERSION + 1, ..granted() }, "the same version"),
             (Granted { endpoints: vec!["198.51.100.1:0".to_owned()], ..granted() }, "cannot be used"),
@@ -174,6 +213,9 @@ mod tests {
         }
         assert!(check_with(&networks(&["0.0.0.0/0"]), &["0.0.0.0/0"]).is_ok(), "the user lets it");
         assert!(check_with(&networks(&["10.2.0.0/25"]), &["10.2.0.0/25"]).is_ok());
+        let private = networks(&["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fd00::/16", "fd01::/16"]);
+        assert!(check_with(&private, &[]).is_ok(), "private addresses are a site's");
+        assert!(check_with(&networks(&["11.0.0.0/8", "12.0.0.0/8"]), &["12.0.0.0/8"]).is_ok());
         let both = networks(&["0.0.0.0/0", "10.2.0.0/25"]);
         assert!(check_with(&both, &["0.0.0.0/0"]).is_err(), "our own network is another matter");
     }
