@@ -5,10 +5,12 @@ CARGO ?= cargo
 FEATURES ?=
 # TARGET=aarch64: make dist builds for another processor.
 TARGET ?=
+# PGO=target/profile/postern.profdata: make dist builds by the profile that make profile has made.
+PGO ?=
 FUZZ_SECONDS ?= 60
 RUN ?= bench/runs/$(shell date +%F)-$(shell uname -m)
 
-.PHONY: help setup build demo test lint fuzz bench docs install dist image dist-check clean
+.PHONY: help setup build demo test lint fuzz bench docs install dist profile image dist-check clean
 
 help:
 	@echo "make demo    two sites on this machine, a tunnel between them, real traffic, a table (root)"
@@ -22,6 +24,7 @@ help:
 	@echo "make setup   only what these need"
 	@echo "make dist    .deb, .rpm, a tarball and an image of this machine's architecture, in target/dist; make dist-check tries them (root)"
 	@echo "             TARGET=aarch64, armv7, x86_64-musl, ... builds for ARM or statically, then also for OpenWrt, in target/dist/TARGET (root); scripts/cross.sh list"
+	@echo "make profile what make dist PGO=target/profile/postern.profdata builds a faster program by (root)"
 	@echo "make image   only the image for containers"
 	@echo "make install the program to /usr/local/bin, with its second name for wg-quick, man pages and completions; FEATURES=dpdk"
 
@@ -73,13 +76,16 @@ endif
 	target/release/postern generate manual $(DESTDIR)/usr/local/share
 
 dist:
-	TARGET=$(TARGET) CARGO=$(CARGO) scripts/dist.sh make
+	TARGET=$(TARGET) PGO=$(PGO) CARGO=$(CARGO) scripts/dist.sh make
+
+profile:
+	CARGO=$(CARGO) scripts/profile.sh
 
 image:
-	TARGET=$(TARGET) CARGO=$(CARGO) scripts/dist.sh image
+	TARGET=$(TARGET) PGO=$(PGO) CARGO=$(CARGO) scripts/dist.sh image
 
 dist-check:
-	TARGET=$(TARGET) CARGO=$(CARGO) scripts/dist.sh check
+	TARGET=$(TARGET) PGO=$(PGO) CARGO=$(CARGO) scripts/dist.sh check
 
 clean:
 	$(CARGO) clean

@@ -8,6 +8,7 @@
 #   scripts/cross.sh test TARGET WORDS...  run the tests of protocols, ciphers and packets in an emulated processor
 #   scripts/cross.sh machine TARGET        what the tests boot in an emulated ARM machine, in .peers/arm/TARGET: Debian's kernel, and the
 #                                          program as tests have it, without benchmarks and status page
+#   scripts/cross.sh profdata LLVM WORDS... llvm-profdata of that version of LLVM, on files below this folder
 # The host needs no other Rust: the compiler and its libraries for ARM are packages of that Debian, and zig (from PyPI) links for the C
 # library of Debian 11, or with musl into a static program.
 set -euo pipefail
@@ -284,6 +285,19 @@ run() {
   inside sh -c 'cd /src && exec "$@"' sh "${emulator[@]}" "/target/$target/postern" "$@"
 }
 
+profdata() {
+  local llvm=$1
+  shift
+  set_up
+  mount_all
+  if [ ! -x "$root/usr/lib/llvm-$llvm/bin/llvm-profdata" ]; then
+    say "apt-get install llvm-$llvm"
+    inside apt-get install -qq -y --no-install-recommends "llvm-$llvm" > .peers/cross.log 2>&1 ||
+      fail "llvm-profdata of LLVM $llvm: $(tail -n 3 .peers/cross.log)" "  fix: rustup component add llvm-tools"
+  fi
+  inside sh -c 'cd /src && exec "$@"' sh "/usr/lib/llvm-$llvm/bin/llvm-profdata" "$@"
+}
+
 # Mounts of its own.
 if [ "$(id -u)" = 0 ] && [ -z "${CROSS_MOUNTS:-}" ]; then
   export CROSS_MOUNTS=own
@@ -299,5 +313,6 @@ case $command in
   test) describe "$target" && shift 2 && unit_tests "$@" ;;
   run) describe "$target" && shift 2 && run "$@" ;;
   count) describe "$target" && shift 2 && count "$@" ;;
-  *) sed -n 's/^# \?//; 2,10p' "$0" >&2; exit 2 ;;
+  profdata) shift && profdata "$@" ;;
+  *) sed -n 's/^# \?//; 2,11p' "$0" >&2; exit 2 ;;
 esac

@@ -4,8 +4,10 @@
 #   scripts/dist.sh           builds the program, and makes them
 #   scripts/dist.sh image     builds the program, and makes the image only
 #   scripts/dist.sh openwrt   packs the program that is built for TARGET, for OpenWrt only
+#   scripts/dist.sh build     builds the program only
 #   scripts/dist.sh check     lintian; the same bytes from another folder; install, upgrade, remove, purge; containers (root)
 #   TARGET=aarch64 scripts/dist.sh   the same for another processor or C library: `scripts/cross.sh list` (root)
+#   PGO=target/profile/postern.profdata scripts/dist.sh   the same for this machine, by a profile of scripts/profile.sh
 # One commit gives the same bytes: times are those of the commit, and paths of this machine are not in the program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,13 +24,19 @@ if [ -n "$TARGET" ]; then
   program=.peers/cross/target/$TARGET/postern run=(scripts/cross.sh run "$TARGET")
 else
   # Not where `make build` builds: other flags would build all of it again.
-  program=target/packages/release/postern run=(target/packages/release/postern)
+  export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/packages}
+  program=$CARGO_TARGET_DIR/release/postern run=("$CARGO_TARGET_DIR/release/postern")
 fi
 as_root=()
 [ "$(id -u)" = 0 ] || as_root=(sudo)
 
 say() { printf '\033[1m[dist]\033[0m %s\n' "$*"; }
 fail() { printf '%s\n' "$@" >&2; exit 1; }
+if [ -n "${PGO:-}" ]; then
+  # A second build is made in another folder.
+  PGO=$(realpath -e "$PGO") || fail "  fix: make profile"
+  export PGO
+fi
 updated=
 install_packages() {
   say "apt-get install $*"
@@ -42,13 +50,19 @@ build() {
     scripts/cross.sh build "$TARGET"
     return
   fi
-  local crates=${CARGO_HOME:-$HOME/.cargo}
+  local crates=${CARGO_HOME:-$HOME/.cargo} by_profile=
+  if [ -n "${PGO:-}" ]; then
+    # Under a name by its content: cargo builds again for other flags, and not for other files.
+    by_profile=$PWD/target/$(sha256sum "$PGO" | cut -c -16).profdata
+    cp "$PGO" "$by_profile"
+    by_profile=-Cprofile-use=$by_profile
+  fi
   # A C compiler and cmake.
   scripts/setup.sh demo
   # Paths are in messages of panics and in C's assertions. The linker's build ID is a digest of symbols too, which are stripped later: some have
   # a digest of a folder in their names.
-  CARGO_TARGET_DIR=target/packages CFLAGS="-ffile-prefix-map=$PWD=/postern -ffile-prefix-map=$crates=/cargo ${CFLAGS:-}" \
-    RUSTFLAGS="--remap-path-prefix=$PWD=/postern --remap-path-prefix=$crates=/cargo ${RUSTFLAGS:-}" \
+  CFLAGS="-ffile-prefix-map=$PWD=/postern -ffile-prefix-map=$crates=/cargo ${CFLAGS:-}" \
+    RUSTFLAGS="--remap-path-prefix=$PWD=/postern --remap-path-prefix=$crates=/cargo $by_profile ${RUSTFLAGS:-}" \
     "${CARGO:-cargo}" rustc --package postern --bin postern --release --locked ${CARGO_OPTIONS:-} -- -Clink-arg=-Wl,--build-id=none
 }
 
@@ -273,8 +287,9 @@ check() {
 
 case "${1:-make}" in
   make) make_packages ;;
+  build) build ;;
   image) build && mkdir -p "$dist" && stage target/stage && make_image ;;
   openwrt) pack_openwrt ;;
   check) check ;;
-  *) sed -n 's/^# \?//; 2,8p' "$0" >&2; exit 2 ;;
+  *) sed -n 's/^# \?//; 2,10p' "$0" >&2; exit 2 ;;
 esac
