@@ -41,8 +41,10 @@ pub(crate) fn close(arguments: &Close) -> Outcome {
         return Ok(());
     }
     let settings = ConfigFile::new(arguments.config.clone(), None).read()?.settings;
+    // It reads files that only their owner may read.
+    let wanted = daemon::wanted(&settings);
     privilege::drop_unneeded(privilege::Needs::default())?;
-    Host::start(daemon::wanted(&settings))?.end(false);
+    Host::start(wanted)?.end(false);
     println!(
         "the protected prefixes are blocked until postern run serves them or postern open releases them"
     );
