@@ -14,7 +14,7 @@ use super::{Loaded, Refusal};
 use ipnet::Ipv4Net;
 use std::net::IpAddr;
 
-pub(super) fn finish(mut builder: Builder<'_>) -> Result<Loaded, Vec<Refusal>> {
+pub(super) fn finish(mut builder: Builder<'_>) -> (Loaded, Vec<Refusal>) {
     helper::expand(&mut builder);
     let role = role(&mut builder);
     check_roles(&mut builder, role);
@@ -26,12 +26,8 @@ pub(super) fn finish(mut builder: Builder<'_>) -> Result<Loaded, Vec<Refusal>> {
     management(&mut builder);
     let listen = listen(&mut builder, role);
     let connections = connections(&mut builder, role);
-    if !builder.verdict.refusals.is_empty() {
-        let mut refusals = builder.verdict.refusals;
-        refusals.sort_by(|a, b| a.position.cmp(&b.position));
-        return Err(refusals);
-    }
-    let Builder { draft, verdict, seen, .. } = builder;
+    let Builder { draft, mut verdict, seen, .. } = builder;
+    verdict.refusals.sort_by(|a, b| a.position.cmp(&b.position));
     let settings = OpenVpn {
         role,
         connections,
@@ -50,7 +46,7 @@ pub(super) fn finish(mut builder: Builder<'_>) -> Result<Loaded, Vec<Refusal>> {
         log: draft.log,
         process: draft.process,
     };
-    Ok(Loaded { settings, remarks: verdict.remarks, given: seen })
+    (Loaded { settings, remarks: verdict.remarks, given: seen }, verdict.refusals)
 }
 
 fn role(builder: &mut Builder<'_>) -> Role {

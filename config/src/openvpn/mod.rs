@@ -50,6 +50,12 @@ pub struct Loaded {
 /// # Errors
 /// All errors at once, in the order of the files.
 pub fn load(arguments: &[String], files: &dyn Files) -> Result<Loaded, Vec<Refusal>> {
+    let (loaded, refusals) = read(arguments, files);
+    if refusals.is_empty() { Ok(loaded) } else { Err(refusals) }
+}
+
+/// The same with all that can be read, although some of it is refused; and what is refused, in the order of the files.
+pub fn read(arguments: &[String], files: &dyn Files) -> (Loaded, Vec<Refusal>) {
     let mut source = source::Source::new(files);
     source.command_line(arguments);
     let source::Read { directives, folder, verdict } = source.finish();

@@ -23,11 +23,11 @@ pub(super) fn of(name: &str, wanted: &Wanted, before: Option<Wants>) -> Closed {
     Closed { configured, left: left.unwrap_or_default() }
 }
 
-/// What the configuration says: the network of the tunnel, what is routed into it, and its default route.
+/// What the configuration says: the network of the tunnel, what is routed into it, and its default route. It says so also while the interface
+/// cannot be made, for example because a file that it names is missing.
 pub(super) fn configured(name: &str, wanted: &Wanted) -> Wants {
     let files: &dyn Files = &disk();
-    let Ok(loaded) = wanted.profile.load(files) else { return Wants::default() };
-    let settings = &loaded.settings;
+    let settings = &wanted.profile.read(files).settings;
     if wanted.mode == Mode::Server {
         let closed = networks(settings).map(|network| (network, MAIN_TABLE)).collect();
         return Wants { closed, ..Wants::default() };
@@ -151,6 +151,18 @@ mod tests {
         // The server is reached without the tunnel.
         assert_eq!(prefixes(&wants, MAIN_TABLE), ["192.0.2.0/32", "192.0.2.2/31"]);
         assert!(wants.routes.is_empty() && wants.addresses.is_empty(), "{wants:?}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_opens_nothing() {
+        for line in ["openvpn-option 'tls-crypt /nowhere/key'", "openvpn-option 'crl-verify /nowhere/crl'"] {
+            let lines = [&CLIENT[..], &[line]].concat();
+            let wanted = wanted(&lines);
+            assert!(wanted.profile.load(&disk()).is_err(), "{line}");
+            assert_eq!(configured("vtun0", &wanted), configured("vtun0", &self::wanted(&CLIENT)), "{line}");
+        }
+        let server = ["mode server", "server subnet 10.8.0.0/24", "openvpn-option 'tls-crypt /nowhere/key'"];
+        assert_eq!(prefixes(&configured("vtun0", &wanted(&server)), MAIN_TABLE), ["10.8.0.0/24"]);
     }
 
     #[test]

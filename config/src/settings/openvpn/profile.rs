@@ -118,6 +118,12 @@ impl Profile {
         openvpn::load(&["--config".to_owned(), FILE.to_owned()], &files)
     }
 
+    /// What can be read of it, although some of it may be refused: a file of keys that is missing opens nothing that the other lines close.
+    pub fn read(&self, disk: &dyn Files) -> Loaded {
+        let files = self.files(disk);
+        openvpn::read(&["--config".to_owned(), FILE.to_owned()], &files).0
+    }
+
     /// Its own files in memory, and those of `disk`.
     pub fn files<'a>(&'a self, disk: &'a dyn Files) -> impl Files + 'a {
         Both { profile: self, disk }
