@@ -16,6 +16,7 @@ use crate::datapath::SaBatch;
 use crate::datapath::held::Held;
 use crate::datapath::tables::Session;
 use crate::secgw::spi_map::BySpi;
+use packet::header::ethernet::EthernetHeader;
 use packet::header::fragment::{Fragment, may_be};
 use packet::header::ip::IpPacket;
 use packet::{Batch, DropCounters, Endpoint};
@@ -130,7 +131,7 @@ impl Reassembly {
         let &(side, ..) = self.whole.first()?;
         let mut table = self.shared.table(side);
         let fits = |(of, whole, _): &(Side, Whole, Option<Under>)| {
-            let needed = ROOM_EACH * Batch::footprint(whole.length());
+            let needed = ROOM_EACH * Batch::footprint(EthernetHeader::LENGTH + whole.length());
             let is_first = room == batch.free();
             let fits = *of == side && (is_first || needed <= room);
             room = room.saturating_sub(needed);
@@ -139,8 +140,11 @@ impl Reassembly {
         let count = self.whole.iter().map(fits).take_while(|&fits| fits).count();
         for (_, whole, under) in self.whole.drain(..count) {
             let index = batch.len();
-            let packet = batch.append(whole.length()).expect("a batch has room for the longest packet");
-            table.write(whole, packet);
+            // As a frame has come: headers of a tunnel take the room of its Ethernet header, too.
+            let (header, length) = (EthernetHeader::LENGTH, whole.length());
+            let frame = batch.append(header + length).expect("a batch has room for the longest packet");
+            table.write(whole, &mut frame[header..]);
+            batch.shrink(index, header, length);
             if let Some((session, endpoint)) = under {
                 let session = session.into();
                 opened.push(SaBatch { packets: index..index + 1, session, endpoint, ds_field: 0 });

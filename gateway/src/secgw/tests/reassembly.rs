@@ -100,6 +100,32 @@ fn arrived(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     frames.iter().map(|sent| [&OURS[..], &sent[6..]].concat()).collect()
 }
 
+/// The first packet of a batch has the room before it that its tunnel needs, as none is cut again.
+#[test]
+fn a_small_packet_that_was_put_together_has_room_for_every_tunnel() {
+    let v4 = "mode ipv4-tunnel src 172.16.1.5 dst 172.16.2.5";
+    let v6 = "mode ipv6-tunnel src 2001:db8::1 dst 2001:db8::2";
+    let gcm = "aead_algo aes-128-gcm aead_key OTHER";
+    let cbc = "cipher_algo aes-128-cbc cipher_key CBC auth_algo sha1-hmac auth_key OTHER";
+    for (algorithms, mode) in [(gcm, v4), (gcm, v6), (cbc, v4), (cbc, v6)] {
+        for encapsulation in ["", " udp-encap"] {
+            let sa = format!("{algorithms} {mode}{encapsulation}");
+            if (algorithms, mode, encapsulation) == (cbc, v6, " udp-encap") {
+                // It is refused: its headers have no room before any packet.
+                continue;
+            }
+            let text = (FILE.to_owned() + BOTH).replace(&format!("{gcm} {v4}"), &sa);
+            let file = keys(&(text + "rt ipv6 dst 2001:db8::2/128 port 1\n"));
+            let (mut left, mut right) = (Scene::with(&file, WORDS), Scene::with(&file, WORDS));
+            let [_, outside] = left.carry(0, &parts(&self::v4(100), 56));
+            assert_eq!(outside.len(), 1, "{sa}");
+            let [inside, _] = right.carry(1, &arrived(&outside));
+            assert_eq!(inside.len(), 1, "{sa}");
+            assert!(inside[0].ends_with(&dns(100)), "{sa}");
+        }
+    }
+}
+
 #[test]
 fn fragments_of_a_packet_meet_its_policy_and_it_comes_out_of_the_tunnel_as_it_was() {
     for whole in [v4(5000), v6(5000), v4(40_000), v6(40_000)] {
