@@ -186,7 +186,7 @@ impl Peer {
     /// Lets the kernel select the local address again, after it has refused the current one; a newer endpoint of the peer is kept.
     pub fn forget_source_of(&self, used: &Endpoint) {
         if used.local.is_some() {
-            self.endpoint.replace(used, Endpoint::new(used.remote));
+            self.endpoint.replace(used, Endpoint { local: None, ..*used });
         }
     }
 }
