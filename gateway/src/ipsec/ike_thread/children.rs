@@ -5,6 +5,7 @@ mod instances;
 mod lookup;
 mod path;
 mod policies;
+mod sessions;
 mod show;
 mod told;
 mod unsent;
@@ -22,6 +23,7 @@ use packet::Endpoint;
 use path::PathMtuCache;
 use policies::Published;
 use port::Wake;
+use sessions::{Established, Sessions};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -29,7 +31,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use told::Told;
 use tunnel::esp::{Selectors, TrafficSelector};
-use tunnel::ikev2::proposal::{EspSuite, IkeSuite};
+use tunnel::ikev2::proposal::EspSuite;
 use tunnel::ikev2::receivers::receiver_of;
 use tunnel::ikev2::{Connection, ConnectionId, Follows, Install, SessionId};
 use tunnel::timers::Timers;
@@ -49,19 +51,10 @@ pub struct Connected {
     /// The profile that it is an instance of.
     profile: Option<ConnectionId>,
     tunnels: Vec<Carried>,
-    /// The IKE SA: its start, the peer's identity and the algorithms.
-    established: Option<Established>,
+    sessions: Sessions<SessionId, Established>,
     failure: Option<IpsecFailure>,
     /// The failure that was logged last.
     told: Option<Told>,
-}
-
-struct Established {
-    session: SessionId,
-    since: Time,
-    identity: String,
-    suite: IkeSuite,
-    endpoint: Endpoint,
 }
 
 /// The packets that something is for.
@@ -217,9 +210,9 @@ impl Children {
         let tunnel = |(child, plan)| self.carry((id, child), &name, &settings, plan, profile.is_some());
         let tunnels = plans.into_iter().enumerate().map(tunnel).collect();
         self.enter(id, settings.remote);
-        let (established, failure, told) = (None, None, None);
+        let (sessions, failure, told) = (Sessions::default(), None, None);
         self.connections
-            .insert(id, Connected { name, settings, names, profile, tunnels, established, failure, told });
+            .insert(id, Connected { name, settings, names, profile, tunnels, sessions, failure, told });
         self.set_policies(id);
     }
 
@@ -267,7 +260,7 @@ impl Children {
             names.remove(&connected.name);
             self.leave(id, connected.settings.remote);
             // The other side is told, and answers later.
-            if connected.established.is_some() {
+            if connected.sessions.newest().is_some() {
                 self.past.insert(id, connected.name);
             }
             for tunnel in &connected.tunnels {
@@ -450,7 +443,7 @@ impl Children {
                 self.path_mtus.measure(tunnel);
             }
         }
-        if let Some(established) = connected.established.as_mut().filter(|it| it.session == session) {
+        if let Some(established) = connected.sessions.get_mut(&session) {
             established.endpoint = endpoint;
         }
     }

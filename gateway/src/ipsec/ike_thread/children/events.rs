@@ -1,7 +1,8 @@
 //! Records events of IKE in the state of peers.
 
+use super::Children;
+use super::sessions::Established;
 use super::told::Told;
-use super::{Children, Established};
 use crate::ipsec::ike_thread::outside;
 use crate::ipsec::model::IpsecFailure;
 use tunnel::ikev2::{ConnectionId, Event};
@@ -14,23 +15,20 @@ impl Children {
                 let Some(connected) = self.connections.get_mut(connection) else { return };
                 let (identity, suite) = (identity.to_string(), *suite);
                 let endpoint = outside(*path);
-                connected.established =
-                    Some(Established { session: *session, since: now, identity, suite, endpoint });
+                let established = Established { session: *session, since: now, identity, suite, endpoint };
+                connected.sessions.insert(*session, established);
                 connected.failure = None;
                 connected.told = None;
             }
             Event::Rekeyed { connection, session, suite } => {
                 let connected = self.connections.get_mut(connection);
-                let established = connected.and_then(|it| it.established.as_mut());
-                if let Some(established) = established.filter(|it| it.session == *session) {
+                if let Some(established) = connected.and_then(|it| it.sessions.get_mut(session)) {
                     established.suite = *suite;
                 }
             }
             Event::Closed { connection, session, .. } => {
                 let Some(connected) = self.connections.get_mut(connection) else { return };
-                if connected.established.as_ref().is_some_and(|it| it.session == *session) {
-                    connected.established = None;
-                }
+                connected.sessions.remove(session);
             }
             Event::ChildUp { connection, child, spi, suite } => {
                 let tunnel = self.tunnel_mut((*connection, *child));

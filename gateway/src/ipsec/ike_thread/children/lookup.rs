@@ -11,7 +11,7 @@ impl Children {
     pub(in crate::ipsec::ike_thread) fn passed(&mut self) -> Vec<Passed> {
         let mut passed = Vec::new();
         for connected in self.connections.values_mut() {
-            let known = connected.established.as_ref().map(|it| it.endpoint.remote);
+            let known = connected.sessions.newest().map(|it| it.endpoint.remote);
             for tunnel in &mut connected.tunnels {
                 let peer = &tunnel.peer;
                 let counted = [peer.received.packets(), peer.sent.packets()];
@@ -74,7 +74,7 @@ impl Children {
     }
 
     pub(in crate::ipsec::ike_thread) fn is_established(&self, id: ConnectionId) -> bool {
-        self.connections.get(&id).is_some_and(|connected| connected.established.is_some())
+        self.connections.get(&id).is_some_and(|connected| connected.sessions.newest().is_some())
     }
 
     pub(in crate::ipsec::ike_thread) fn by_tunnel(&self, id: ConnectionId, number: u32) -> Option<usize> {

@@ -30,7 +30,7 @@ impl Children {
     }
 
     fn show(&self, connected: &Connected, sessions: &[SessionStatus]) -> model::IpsecPeer {
-        let (settings, established) = (&connected.settings, connected.established.as_ref());
+        let (settings, established) = (&connected.settings, connected.sessions.newest());
         let now = self.shared.clock.monotonic();
         let local = established.and_then(|it| it.endpoint.local).or(settings.local);
         let remote = established.map(|it| it.endpoint.remote.ip()).or(settings.remote);
