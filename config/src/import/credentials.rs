@@ -7,7 +7,6 @@ use base64ct::{Base64, Encoding};
 use crypto::pem;
 use crypto::pki::{Certificate, TrustStore};
 use crypto::signature::{SigningKey, VerifyingKey};
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -37,8 +36,6 @@ pub(super) struct Store<'a> {
     unreadable: Vec<String>,
     /// The files of authorities that are named apart.
     trusted: Vec<String>,
-    /// The files that names stand for, by kind.
-    names: HashMap<(&'static str, String), PathBuf>,
 }
 
 const CERTIFICATE: &str = "certificate";
@@ -47,14 +44,8 @@ const KEY_PAIR: &str = "key-pair";
 
 impl<'a> Store<'a> {
     pub(super) fn new(files: &'a dyn Files, directories: Directories) -> Self {
-        let mut store = Self {
-            files,
-            directories,
-            private: Vec::new(),
-            unreadable: Vec::new(),
-            trusted: Vec::new(),
-            names: HashMap::new(),
-        };
+        let mut store =
+            Self { files, directories, private: Vec::new(), unreadable: Vec::new(), trusted: Vec::new() };
         for path in store.all(&store.directories.private) {
             store.add_private(&path);
         }
@@ -122,25 +113,9 @@ impl<'a> Store<'a> {
         Err(why)
     }
 
-    /// The name that a file gets in `pki`: its own, or another one if that is taken.
-    fn name(&mut self, kind: &'static str, path: &Path) -> String {
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        let kept = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
-        let stem: String = stem.chars().map(kept).take(80).collect();
-        let names =
-            (1u32..).map(|number| if number == 1 { stem.clone() } else { format!("{stem}-{number}") });
-        for name in names {
-            let known = self.names.entry((kind, name.clone())).or_insert_with(|| path.to_owned());
-            if known == path {
-                return name;
-            }
-        }
-        stem
-    }
-
     /// Adds our certificate with its private key; returns its name in `pki`.
     pub(super) fn certificate(
-        &mut self,
+        &self,
         file: &str,
         origin: &Origin,
         draft: &mut Draft,
@@ -154,11 +129,10 @@ impl<'a> Store<'a> {
             let others = self.unreadable.first().map(|why| format!("; {why}")).unwrap_or_default();
             return Err(format!("no private key belongs to {}{others}", path.display()));
         };
-        let (der, key) = (certificate.to_der().to_vec(), private.base64.clone());
-        let name = self.name(CERTIFICATE, &path);
+        let name = draft.names.of_file(CERTIFICATE, &path);
         let at = format!("pki {CERTIFICATE} {name}");
-        draft.imply(origin, &format!("{at} certificate"), Some(&Base64::encode_string(&der)));
-        draft.imply(origin, &format!("{at} private key"), Some(&key));
+        draft.imply(origin, &format!("{at} certificate"), Some(&Base64::encode_string(certificate.to_der())));
+        draft.imply(origin, &format!("{at} private key"), Some(&private.base64));
         Ok(name)
     }
 
@@ -176,12 +150,7 @@ impl<'a> Store<'a> {
     }
 
     /// Adds an authority with its revocation lists; returns its name in `pki`.
-    pub(super) fn authority(
-        &mut self,
-        file: &str,
-        origin: &Origin,
-        draft: &mut Draft,
-    ) -> Result<String, String> {
+    pub(super) fn authority(&self, file: &str, origin: &Origin, draft: &mut Draft) -> Result<String, String> {
         let (path, text) = self.find(&self.directories.authorities, file)?;
         let found =
             Certificate::from_file(text.bytes()).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -189,7 +158,7 @@ impl<'a> Store<'a> {
         if !certificate.is_authority() {
             return Err(format!("{} is no certificate of an authority", path.display()));
         }
-        let name = self.name(AUTHORITY, &path);
+        let name = draft.names.of_file(AUTHORITY, &path);
         let at = format!("pki {AUTHORITY} {name}");
         let base64 = Base64::encode_string(certificate.to_der());
         draft.imply(origin, &format!("{at} certificate"), Some(&base64));
@@ -223,12 +192,7 @@ impl<'a> Store<'a> {
     }
 
     /// Adds a key pair of which the public key is in a file, or is the text itself; with the private key, if that is here.
-    pub(super) fn key_pair(
-        &mut self,
-        file: &str,
-        origin: &Origin,
-        draft: &mut Draft,
-    ) -> Result<String, String> {
+    pub(super) fn key_pair(&self, file: &str, origin: &Origin, draft: &mut Draft) -> Result<String, String> {
         if let Some(text) = file.strip_prefix("0s") {
             let info = rsa_info(text).ok_or("it is no RSA key of RFC 3110 in base64")?;
             let key = VerifyingKey::from_info(&info).map_err(|error| error.to_string())?;
@@ -241,14 +205,8 @@ impl<'a> Store<'a> {
         Ok(self.add_key_pair(&path, &key, origin, draft))
     }
 
-    fn add_key_pair(
-        &mut self,
-        path: &Path,
-        key: &VerifyingKey,
-        origin: &Origin,
-        draft: &mut Draft,
-    ) -> String {
-        let name = self.name(KEY_PAIR, path);
+    fn add_key_pair(&self, path: &Path, key: &VerifyingKey, origin: &Origin, draft: &mut Draft) -> String {
+        let name = draft.names.of_file(KEY_PAIR, path);
         let at = format!("pki {KEY_PAIR} {name}");
         draft.imply(origin, &format!("{at} public key"), Some(&Base64::encode_string(key.info())));
         let private = self.private.iter().find(|private| private.public.info() == key.info());
@@ -259,12 +217,11 @@ impl<'a> Store<'a> {
     }
 
     /// Adds the key pair of the only private key.
-    pub(super) fn only_key_pair(&mut self, origin: &Origin, draft: &mut Draft) -> Result<String, String> {
+    pub(super) fn only_key_pair(&self, origin: &Origin, draft: &mut Draft) -> Result<String, String> {
         let [private] = &self.private[..] else {
             return Err("there is not one private key alone".to_owned());
         };
-        let (path, public) = (private.path.clone(), private.public.clone());
-        Ok(self.add_key_pair(&path, &public, origin, draft))
+        Ok(self.add_key_pair(&private.path, &private.public, origin, draft))
     }
 }
 

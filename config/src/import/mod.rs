@@ -13,6 +13,7 @@
 mod credentials;
 mod files;
 mod ipsec_conf;
+mod names;
 mod network;
 mod place;
 mod proposal;

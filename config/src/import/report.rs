@@ -1,5 +1,6 @@
 //! What becomes of each option of a source, and the lines that come of them.
 
+use super::names::Names;
 use super::place::{Origin, Place};
 use crate::schema::Cursor;
 use crate::statement::{HIDDEN, quoted};
@@ -96,6 +97,8 @@ pub(super) struct Draft {
     /// The lines by their hashes.
     known: HashMap<u64, Vec<usize>>,
     entries: Vec<Entry>,
+    /// The names that were given. All parts of an import share them, as they share the lines.
+    pub(super) names: Names,
 }
 
 impl Draft {

@@ -1,8 +1,8 @@
 //! UCI of OpenWrt: stock tunnels, what its own daemon serves, and the way back.
 
-use super::{assert_lines, files, left, lines, refused, text};
+use super::{assert_lines, files, left, lines, of_text, refused, text};
 use config::export::{self, Exported};
-use config::import::{Format, Imported, Outcome, Wanted};
+use config::import::{Disk, Format, Imported, Outcome, Wanted, import};
 use config::parse;
 use std::path::Path;
 
@@ -254,4 +254,59 @@ fn a_stock_interface_becomes_ours_by_its_protocol() {
         lines(&text).into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(interface("wireguard"), interface("postern_wireguard"));
+}
+
+/// A machine with two authorities in files of one name, and two static keys.
+fn machine() -> tempfile::TempDir {
+    let root = tempfile::tempdir().expect("a folder");
+    let write = |path: &str, content: &[u8]| {
+        let path = root.path().join(path);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, content).expect("a file");
+    };
+    write("etc/openvpn/ca.crt", include_bytes!("../../../crypto/tests/certificates/root.pem"));
+    write("etc/swanctl/x509ca/ca.crt", include_bytes!("../../../crypto/tests/certificates/ocsp/ca.pem"));
+    for (folder, digit) in [("a", "1"), ("b", "2")] {
+        let digits = format!("{}\n", digit.repeat(32)).repeat(16);
+        let key =
+            format!("-----BEGIN OpenVPN Static key V1-----\n{digits}-----END OpenVPN Static key V1-----\n");
+        write(&format!("etc/openvpn/{folder}/ta.key"), key.as_bytes());
+    }
+    root
+}
+
+#[test]
+fn files_of_one_name_in_two_packages_stay_apart() {
+    let client = |name: &str| {
+        format!(
+            "config openvpn {name}\noption enabled 1\noption client 1\nlist remote vpn.example.org\n\
+             option ca /etc/openvpn/ca.crt\noption tls_auth '/etc/openvpn/{name}/ta.key 1'\n"
+        )
+    };
+    let content = format!(
+        "package openvpn\n{}{}package ipsec\nconfig remote west\noption enabled 1\noption gateway 192.0.2.2\n\
+         option authentication_method pubkey\noption ca_cert ca.crt\n",
+        client("a"),
+        client("b")
+    );
+    let root = machine();
+    let sources = [of_text("/nowhere/all", &content)];
+    let files = Disk { root: root.path().to_owned() };
+    let imported = import(ALL, &sources, &files, &[]).unwrap_or_else(|error| panic!("{error}"));
+    let lines = lines(&imported);
+    let value = |path: &str| {
+        let found: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix(path)).collect();
+        assert_eq!(found.len(), 1, "{path} in\n{}", lines.join("\n"));
+        found[0]
+    };
+    assert_ne!(value("set pki ca ca certificate "), value("set pki ca ca-2 certificate "));
+    assert!(value("set pki openvpn shared-secret ta key ").starts_with("1111"));
+    assert!(value("set pki openvpn shared-secret ta-2 key ").starts_with("2222"));
+    for (path, name) in [
+        ("interfaces openvpn vtun1 tls ca-certificate", "ca"),
+        ("interfaces openvpn vtun1 tls auth-key", "ta-2"),
+        ("vpn ipsec site-to-site peer west authentication x509 ca-certificate", "ca-2"),
+    ] {
+        assert_eq!(value(&format!("set {path} ")), name);
+    }
 }

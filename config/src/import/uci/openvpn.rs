@@ -63,6 +63,9 @@ const CIPHERS: &[(&str, &str)] = &[
     ("AES-256-GCM", "aes256gcm"),
 ];
 
+/// Static keys among the names of files.
+const STATIC_KEY: &str = "shared-secret";
+
 struct Interface<'a, 'b> {
     path: String,
     is_server: bool,
@@ -360,9 +363,7 @@ impl Interface<'_, '_> {
                     continue;
                 }
             };
-            let stem = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
-            let key: String =
-                stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(80).collect();
+            let key = self.draft.names.of_file(STATIC_KEY, Path::new(file));
             self.draft.imply(&origin, &format!("pki openvpn shared-secret {key} key"), Some(&digits));
             self.draft.take(&origin, &[(self.at(word), Some(&key))]);
         }
