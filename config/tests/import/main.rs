@@ -8,6 +8,7 @@ mod wg_quick;
 
 use config::Text;
 use config::import::{Disk, Entry, Format, Imported, Outcome, Source, detect, import};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -78,6 +79,12 @@ fn assert_no_secrets(imported: &Imported) {
 
 fn lines(imported: &Imported) -> Vec<&str> {
     imported.text.as_str().expect("UTF-8").lines().collect()
+}
+
+/// The names of all peers of IPsec.
+fn peers(imported: &Imported) -> BTreeSet<&str> {
+    let of_line = |line: &&str| line.starts_with("set vpn ipsec site-to-site peer ");
+    lines(imported).into_iter().filter(of_line).filter_map(|line| line.split(' ').nth(5)).collect()
 }
 
 /// Asserts that the result is valid and has these lines.

@@ -1,6 +1,6 @@
 //! swanctl.conf.
 
-use super::{assert_complete, assert_lines, files, left, line_of, lines, refused, text};
+use super::{assert_complete, assert_lines, files, left, line_of, lines, peers, refused, text};
 use config::import::Format;
 
 fn is_option(line: &str) -> bool {
@@ -171,4 +171,55 @@ fn what_cannot_be_read_is_refused_with_its_place() {
         let found = refused(Format::Swanctl, content);
         assert!(found.starts_with(said), "{found}");
     }
+}
+
+/// A connection with children, each with a proposal of its own.
+fn with_children(name: &str, children: &[(&str, &str)]) -> String {
+    let children = children.iter().map(|(name, proposal)| {
+        format!("{name} {{ remote_ts = 10.2.0.0/16\n esp_proposals = {proposal}\n }}\n")
+    });
+    format!(
+        "{name} {{ remote_addrs = 192.0.2.2\n local {{ auth = psk\n }}\n remote {{ auth = psk\n id = {name}\n }}\n \
+         children {{ {} }} }}\n",
+        children.collect::<String>()
+    )
+}
+
+#[test]
+fn each_tunnel_has_its_own_esp_settings() {
+    let connections = [
+        with_children("hq", &[("lan", "aes256gcm16"), ("dmz", "aes128gcm16")]),
+        with_children("hq-lan", &[("lan", "aes192gcm16")]),
+        with_children(
+            "b",
+            &[("a-name-of-19-letters-1", "aes256gcm16"), ("a-name-of-19-letters-2", "aes128gcm16")],
+        ),
+    ];
+    let content = format!(
+        "connections {{ {} }}\nsecrets {{ ike {{ secret = \"a secret\"\n }} }}",
+        connections.concat()
+    );
+    let imported = text(Format::Swanctl, &content);
+    for (tunnel, encryption) in [
+        ("hq tunnel 1", "aes256gcm128"),
+        ("hq tunnel 2", "aes128gcm128"),
+        ("hq-lan tunnel 1", "aes192gcm128"),
+        ("b tunnel 1", "aes256gcm128"),
+        ("b tunnel 2", "aes128gcm128"),
+    ] {
+        let path = format!("set vpn ipsec site-to-site peer {tunnel} esp-group ");
+        let lines = lines(&imported);
+        let group = lines.iter().find_map(|line| line.strip_prefix(&*path)).expect("a group");
+        let proposals = format!("set vpn ipsec esp-group {group} proposal ");
+        let found: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix(&*proposals)).collect();
+        assert_eq!(found, [format!("1 encryption {encryption}")], "{tunnel}");
+    }
+}
+
+#[test]
+fn connections_with_a_long_common_beginning_are_different_peers() {
+    let long = "x".repeat(85);
+    let of = |end: &str| with_children(&format!("{long}-{end}"), &[("lan", "aes256gcm16")]);
+    let imported = text(Format::Swanctl, &format!("connections {{ {}{} }}", of("a"), of("b")));
+    assert_eq!(peers(&imported).len(), 2, "{:#?}", lines(&imported));
 }

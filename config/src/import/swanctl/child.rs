@@ -101,7 +101,7 @@ pub(super) fn import(mut child: Section, number: u32, peer: &mut Peer<'_, '_>, d
         child.refuse(draft, true, &why, fix);
         return Actions::default();
     }
-    let group = peer.group_of(&child.name);
+    let group = peer.group_of(&child.name, &mut draft.names);
     let path = format!("{} tunnel {number}", peer.path);
     let shown = format!("children have numbers here: it is tunnel {number}");
     draft.translate(&child.origin, &[(format!("{path} esp-group"), Some(&group))], shown);

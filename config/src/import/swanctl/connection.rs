@@ -54,6 +54,8 @@ pub(super) fn import(mut connection: Section, defaults: Defaults, store: &mut St
     }
     let name: String =
         connection.name.chars().map(|c| if c.is_whitespace() { '-' } else { c }).take(80).collect();
+    // Two names may have the same beginning, or differ in spaces alone.
+    let name = draft.names.free("peer", &name);
     let mut children = connection.take_sections("children");
     let children = children.pop().map(|section| (section.settings, section.sections)).unwrap_or_default();
     let mut peer = Peer {

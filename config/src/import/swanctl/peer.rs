@@ -1,6 +1,7 @@
 //! A connection as the peer that it becomes.
 
 use crate::import::credentials::Store;
+use crate::import::names::Names;
 use crate::import::place::Origin;
 use crate::import::report::Draft;
 use crate::import::section::Section;
@@ -19,10 +20,11 @@ pub(super) struct Peer<'a, 'b> {
 }
 
 impl Peer<'_, '_> {
-    /// The `esp-group` of a child.
-    pub(super) fn group_of(&self, child: &str) -> String {
+    /// The `esp-group` of a child. Groups of other connections may have been named alike.
+    pub(super) fn group_of(&self, child: &str, names: &mut Names) -> String {
         let kept: String = child.chars().filter(|c| !c.is_whitespace()).take(19).collect();
-        if self.children > 1 { format!("{}-{kept}", self.name) } else { self.name.clone() }
+        let wanted = if self.children > 1 { format!("{}-{kept}", self.name) } else { self.name.clone() };
+        names.free("esp-group", &wanted)
     }
 
     /// Keeps the peer from being served as long as something is not decided.
