@@ -223,3 +223,22 @@ fn connections_with_a_long_common_beginning_are_different_peers() {
     let imported = text(Format::Swanctl, &format!("connections {{ {}{} }}", of("a"), of("b")));
     assert_eq!(peers(&imported).len(), 2, "{:#?}", lines(&imported));
 }
+
+#[test]
+fn each_secret_has_its_own_name() {
+    let names = ["ike-office", "ike_office", "ike-psk2", "ike", "ike-1", "ike-2", "ikeoffice-2"];
+    let secret = |name: &&str| format!("{name} {{ id = {name}\n secret = \"of {name}\"\n }}\n");
+    let content = format!("secrets {{ {} }}", names.iter().map(secret).collect::<String>());
+    let imported = text(Format::Swanctl, &content);
+    let of = |word: &str| -> Vec<(String, String)> {
+        let lines = lines(&imported).into_iter().filter_map(|line| {
+            let (name, value) = line.strip_prefix("set vpn ipsec authentication psk ")?.split_once(word)?;
+            Some((value.trim_matches('\'').replace("of ", ""), name.to_owned()))
+        });
+        lines.collect()
+    };
+    let secrets = of(" secret ");
+    assert_eq!(secrets, of(" id "), "each secret is for its own peer");
+    let different: std::collections::BTreeSet<_> = secrets.iter().map(|(_, name)| name).collect();
+    assert_eq!(different.len(), names.len(), "{secrets:?}");
+}

@@ -1,6 +1,6 @@
 //! UCI of OpenWrt: stock tunnels, what its own daemon serves, and the way back.
 
-use super::{assert_lines, files, left, lines, of_text, refused, text};
+use super::{assert_lines, files, left, lines, of_text, peers, refused, text};
 use config::export::{self, Exported};
 use config::import::{Disk, Format, Imported, Outcome, Wanted, import};
 use config::parse;
@@ -309,4 +309,28 @@ fn files_of_one_name_in_two_packages_stay_apart() {
     ] {
         assert_eq!(value(&format!("set {path} ")), name);
     }
+}
+
+#[test]
+fn each_remote_has_its_own_secret() {
+    let remote = |name: &str, number: u8| {
+        format!(
+            "config remote {name}\noption enabled 1\noption gateway 192.0.2.{number}\noption authentication_method psk\n\
+             option local_identifier us\noption remote_identifier peer-{number}\noption pre_shared_key 'key {number}'\n"
+        )
+    };
+    let remotes: String =
+        ["2", "3", "", "", "psk1"].into_iter().zip(1..).map(|(name, it)| remote(name, it)).collect();
+    let imported = text(ALL, &format!("package ipsec\n{remotes}"));
+    let found = lines(&imported);
+    let psks = found.iter().filter_map(|line| line.strip_prefix("set vpn ipsec authentication psk "));
+    let secrets: Vec<(&str, &str)> = psks.filter_map(|line| line.split_once(" secret ")).collect();
+    assert_eq!(secrets.len(), 5, "{secrets:?}");
+    for (name, secret) in &secrets {
+        let number = secret.trim_matches('\'').strip_prefix("key ").expect("a number");
+        let path = format!("set vpn ipsec authentication psk {name} id ");
+        let ids: Vec<&str> = found.iter().filter_map(|line| line.strip_prefix(&*path)).collect();
+        assert_eq!(ids, ["us", &format!("peer-{number}")], "{name}");
+    }
+    assert_eq!(peers(&imported).len(), 5, "a section without a name is a peer, too");
 }

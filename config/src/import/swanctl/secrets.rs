@@ -9,14 +9,10 @@ use zeroize::Zeroizing;
 
 /// Imports all secrets; private keys are read, to be found by the certificates that they belong to.
 pub(super) fn import(secrets: Section, store: &mut Store<'_>, draft: &mut Draft) {
-    let mut used = 0;
     for mut section in secrets.sections {
         let kind = kind(&section.name);
         match kind {
-            "ike" => {
-                used += 1;
-                shared(section, used, draft);
-            }
+            "ike" => shared(section, draft),
             "private" | "rsa" | "ecdsa" | "pkcs8" => {
                 let passphrase = section.take("secret");
                 if let Some(setting) = passphrase {
@@ -63,12 +59,13 @@ fn section_rest(section: Section, draft: &mut Draft) {
     }
 }
 
-/// A pre-shared key, which is named after its section.
-fn shared(mut section: Section, number: u32, draft: &mut Draft) {
+/// A pre-shared key, which is named after its section, or numbered. The secrets of UCI come one in each call.
+fn shared(mut section: Section, draft: &mut Draft) {
     let suffix = section.name.trim_start_matches("ike").trim_start_matches(['-', '_']);
     let kept: String = suffix.chars().filter(|c| !c.is_whitespace()).take(80).collect();
     let is_number = kept.bytes().all(|byte| byte.is_ascii_digit());
-    let name = if is_number { format!("psk{number}") } else { kept };
+    let names = &mut draft.names;
+    let name = if is_number { names.numbered("psk", "psk", 1) } else { names.free("psk", &kept) };
     let path = format!("vpn ipsec authentication psk {name}");
     let ids = section.take_all("id");
     let secret = section.take("secret");

@@ -76,7 +76,10 @@ pub(super) fn import(blocks: Vec<Block>, files: &dyn Files, draft: &mut Draft) {
         }
     }
     let mut used: Vec<String> = Vec::new();
-    for remote in remotes {
+    for mut remote in remotes {
+        if remote.name.is_empty() {
+            remote.name = draft.names.numbered("remote", "peer", 1);
+        }
         connection(remote, &parts, &mut used, &mut store, draft);
     }
     for (_, part) in parts.into_iter().filter(|(_, part)| !used.contains(&part.name)) {
