@@ -109,3 +109,32 @@ fn what_cannot_be_read_is_refused_with_its_place() {
         assert!(found.starts_with(said), "{content}: {found}");
     }
 }
+
+/// A connection of libreswan with so many networks on each side.
+fn with_networks(left: usize, right: usize) -> String {
+    let list =
+        |net: u8, count| (0..count).map(|it| format!("10.{net}.{it}.0/24")).collect::<Vec<_>>().join(",");
+    format!(
+        "conn a\n\tikev2=insist\n\tleft=192.0.2.1\n\tright=192.0.2.2\n\tauthby=secret\n\tleftsubnets={{{}}}\n\trightsubnets={{{}}}\n\tauto=start\n",
+        list(1, left),
+        list(2, right)
+    )
+}
+
+#[test]
+fn a_connection_of_too_many_tunnels_is_refused() {
+    let imported = text(Format::IpsecConf, &with_networks(16, 16));
+    let is_tunnel = |line: &&&str| line.contains(" remote prefix ");
+    assert_eq!(lines(&imported).iter().filter(is_tunnel).count(), 256);
+    let found = refused(Format::IpsecConf, &with_networks(20, 20));
+    assert!(found.starts_with("it:7:2: conn a rightsubnets: these networks make 400 tunnels"), "{found}");
+    assert!(found.contains("conn a-2, with also=a and rightsubnets={...}"), "{found}");
+}
+
+#[test]
+fn the_advice_for_too_many_tunnels_leads_to_all_of_them() {
+    let other = "conn a-2\n\talso=a\n\trightsubnets={10.3.0.0/24,10.3.1.0/24}\n\tauto=start\n";
+    let imported = text(Format::IpsecConf, &format!("{}{other}", with_networks(16, 16)));
+    let is_tunnel = |line: &&&str| line.contains("peer a tunnel ") && line.contains(" remote prefix ");
+    assert_eq!(lines(&imported).iter().filter(is_tunnel).count(), 256 + 32);
+}

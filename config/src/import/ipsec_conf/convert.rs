@@ -3,6 +3,7 @@
 use super::secrets::identity;
 use super::words::{CHILD, CONNECTION, Dialect, SIDE, WITHOUT_EFFECT};
 use super::{implied, renamed};
+use crate::import::place::{Origin, SyntaxError, error};
 use crate::import::report::Draft;
 use crate::import::section::{Section, Setting};
 use std::net::IpAddr;
@@ -25,13 +26,13 @@ fn orientation(conn: &Section, local: &[IpAddr]) -> Orientation {
     Orientation { local, remote, is_said: is_ours(local) }
 }
 
-/// A connection with one child, or none if it is not to be loaded.
+/// A connection with its children, or none if it is not to be loaded.
 pub(super) fn connection(
     mut conn: Section,
     dialect: Dialect,
     local: &[IpAddr],
     draft: &mut Draft,
-) -> Option<Section> {
+) -> Result<Option<Section>, SyntaxError> {
     let auto = conn.take("auto");
     if auto.as_ref().is_none_or(|auto| &**auto.value == "ignore") {
         let why = "it is not loaded: auto is not set, or ignore";
@@ -39,7 +40,7 @@ pub(super) fn connection(
             draft.leave(&auto.origin, why, "set auto=add, and import again");
         }
         conn.refuse(draft, false, why, "set auto=add, and import again");
-        return None;
+        return Ok(None);
     }
     let sides = orientation(&conn, local);
     let mut connection = Section::new(conn.name.clone(), conn.origin.clone());
@@ -68,12 +69,12 @@ pub(super) fn connection(
         conn.take(name).into_iter().for_each(|setting| draft.translate(&setting.origin, &[], *why));
     }
     let mut children = Section::new("children", conn.origin.clone());
-    children.sections = networks(&mut conn, &sides, &child, draft);
+    children.sections = networks(&mut conn, &sides, &child, draft)?;
     connection.sections = parts.into_iter().flatten().chain([children]).collect();
     scripts(&mut conn, &sides, draft);
     // Settings that no step above has taken are reported with the connection.
     connection.settings.append(&mut conn.settings);
-    Some(connection)
+    Ok(Some(connection))
 }
 
 /// Moves settings to a section, under its names for them. Where a setting has two names, the first counts.
@@ -318,7 +319,12 @@ fn strict(section: &mut Section, name: &str) {
 }
 
 /// A child for each pair of networks; strongSwan has lists of them, libreswan a tunnel for each.
-fn networks(conn: &mut Section, sides: &Orientation, child: &Section, draft: &mut Draft) -> Vec<Section> {
+fn networks(
+    conn: &mut Section,
+    sides: &Orientation,
+    child: &Section,
+    draft: &mut Draft,
+) -> Result<Vec<Section>, SyntaxError> {
     let all = [("local_ts", sides.local), ("remote_ts", sides.remote)].map(|(name, side)| {
         let ports = conn.take(&format!("{side}protoport"));
         let kind = ports.as_ref().map(|ports| format!("[{}]", ports.value.as_str())).unwrap_or_default();
@@ -345,6 +351,7 @@ fn networks(conn: &mut Section, sides: &Orientation, child: &Section, draft: &mu
     });
     let mut children = Vec::new();
     let [ours, theirs] = all;
+    check_number(conn, &ours, &theirs)?;
     for (local, remote) in ours.iter().flat_map(|ours| theirs.iter().map(move |theirs| (ours, theirs))) {
         let mut one = child.clone();
         if !children.is_empty() {
@@ -352,15 +359,29 @@ fn networks(conn: &mut Section, sides: &Orientation, child: &Section, draft: &mu
         }
         one.settings.extend(local.iter().chain(remote).cloned());
         children.push(one);
-        if children.len() > MOST_CHILDREN {
-            break;
-        }
     }
-    children
+    Ok(children)
 }
 
 /// The maximum number of tunnels that one connection stands for.
 const MOST_CHILDREN: usize = 256;
+
+/// Refuses networks of both sides that make too many tunnels: a tunnel that is left out is one without protection.
+fn check_number(conn: &Section, ours: &[Vec<Setting>], theirs: &[Vec<Setting>]) -> Result<(), SyntaxError> {
+    let count = ours.len().saturating_mul(theirs.len());
+    if count <= MOST_CHILDREN {
+        return Ok(());
+    }
+    let longest = if ours.len() > theirs.len() { ours } else { theirs };
+    let first = longest.first().and_then(|network| network.first());
+    let Origin { place, option } = first.map_or(&conn.origin, |setting| &setting.origin);
+    let reason = format!("{option}: these networks make {count} tunnels, and {MOST_CHILDREN} are the most");
+    let (name, word) = (&conn.name, option.rsplit(' ').next().unwrap_or_default());
+    let fix = format!(
+        "name a part of them here, and the others in another section: conn {name}-2, with also={name} and {word}={{...}}"
+    );
+    Err(error(place.clone(), &reason, &fix))
+}
 
 /// What both programs do with scripts and the firewall.
 fn scripts(conn: &mut Section, sides: &Orientation, draft: &mut Draft) {

@@ -55,7 +55,7 @@ pub(super) fn import(
     let strict = setup(whole.setup, draft);
     authorities(whole.authorities, &mut store, draft);
     let defaults = dialect.defaults();
-    for connection in peers(whole.connections, dialect, local, strict.as_ref(), draft) {
+    for connection in peers(whole.connections, dialect, local, strict.as_ref(), draft)? {
         let mut connections = Section::new("connections", connection.origin.clone());
         connections.sections.push(connection);
         swanctl::connections(connections, defaults, &mut store, draft);
@@ -123,11 +123,11 @@ fn peers(
     local: &[IpAddr],
     strict: Option<&Setting>,
     draft: &mut Draft,
-) -> Vec<Section> {
+) -> Result<Vec<Section>, SyntaxError> {
     let mut found: Vec<Section> = Vec::new();
     let mut known: BTreeMap<Vec<Option<String>>, usize> = BTreeMap::new();
     for section in sections {
-        let Some(mut connection) = convert::connection(section, dialect, local, draft) else { continue };
+        let Some(mut connection) = convert::connection(section, dialect, local, draft)? else { continue };
         if let Some(strict) = strict {
             let remote = connection.sections.iter_mut().find(|section| section.name == "remote");
             let setting = Setting { name: "revocation".to_owned(), ..strict.clone() };
@@ -143,7 +143,7 @@ fn peers(
             found.push(connection);
         }
     }
-    found
+    Ok(found)
 }
 
 /// What tells a peer from others.
