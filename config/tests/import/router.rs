@@ -141,3 +141,26 @@ fn a_rule_of_nat_is_taken_in_newer_words_and_disabled_where_a_part_of_it_is_not_
     assert!(!lines(&imported).contains(&"set nat source rule 10 disable"));
     assert!(left(&imported, "nat source rule 20 source group address-group").1);
 }
+
+#[test]
+fn a_peer_without_a_description_has_no_name_of_another_peer() {
+    const KEYS: [&str; 3] = [
+        "4N9AUaEQn0Kxr6DwUD0J6dJwhfOjMZ5T3DaWH8BFAmk=",
+        "bQXiIwDbjusJsEXJdUW6jti8XjI3330SteGSGHLcin4=",
+        "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=",
+    ];
+    let peers =
+        KEYS.into_iter().zip(["", "   description peer1\n", ""]).zip(1..).map(|((key, own), number)| {
+            format!("  peer {key} {{\n{own}   allowed-ips 10.{number}.0.0/16\n  }}\n")
+        });
+    let named = "  peer peer2 {\n   allowed-ips 10.9.0.0/16\n  }\n";
+    let peers: String = peers.collect();
+    let content = format!("interfaces {{\n wireguard wg0 {{\n{peers}{named} }}\n}}\n");
+    let imported = text(Format::EdgeOs, &content);
+    for (key, (name, network)) in KEYS.into_iter().zip([("peer3", 1), ("peer1", 2), ("peer4", 3)]) {
+        for value in [format!("public-key {key}"), format!("allowed-ips 10.{network}.0.0/16")] {
+            let line = format!("set interfaces wireguard wg0 peer {name} {value}");
+            assert!(lines(&imported).contains(&&*line), "no {line} in\n{}", lines(&imported).join("\n"));
+        }
+    }
+}

@@ -51,25 +51,36 @@ pub(super) fn import(
 /// Names for WireGuard peers that are called by their public keys: their descriptions, or numbers.
 fn names(statements: &[Statement]) -> BTreeMap<(String, String), String> {
     let mut names: BTreeMap<(String, String), Option<String>> = BTreeMap::new();
+    let mut used = BTreeSet::new();
     for statement in statements {
-        if let ["interfaces", "wireguard", interface, "peer", key, ref rest @ ..] = statement.words()[..]
-            && key_of(key).is_some()
-        {
-            let name = names.entry((interface.to_owned(), key.to_owned())).or_default();
-            if let ["description", text] = rest {
-                let kept: String =
-                    text.chars().map(|c| if c.is_whitespace() { '-' } else { c }).take(40).collect();
-                *name = Some(kept).filter(|name| !name.is_empty() && key_of(name).is_none());
-            }
+        let ["interfaces", "wireguard", interface, "peer", peer, ref rest @ ..] = statement.words()[..]
+        else {
+            continue;
+        };
+        let peer = (interface.to_owned(), peer.to_owned());
+        if key_of(&peer.1).is_none() {
+            used.insert(peer);
+            continue;
+        }
+        let name = names.entry(peer).or_default();
+        if let ["description", text] = rest {
+            let kept: String =
+                text.chars().map(|c| if c.is_whitespace() { '-' } else { c }).take(40).collect();
+            *name = Some(kept).filter(|name| !name.is_empty() && key_of(name).is_none());
         }
     }
-    let mut used = BTreeSet::new();
-    let numbered = names.into_iter().zip(1..).map(|(((interface, key), name), number)| {
-        let name = name.filter(|name| used.insert((interface.clone(), name.clone())));
-        let name = name.unwrap_or_else(|| format!("peer{number}"));
+    // All descriptions before the first number: a description may be peer1.
+    for ((interface, _), name) in &mut names {
+        *name = name.take().filter(|name| used.insert((interface.clone(), name.clone())));
+    }
+    // A number is used once, also for peers of different interfaces.
+    let mut numbered = (1u32..).map(|number| format!("peer{number}"));
+    let named = names.into_iter().map(|((interface, key), name)| {
+        let is_free = |name: &String| !used.contains(&(interface.clone(), name.clone()));
+        let name = name.or_else(|| numbered.find(is_free)).unwrap_or_default();
         ((interface, key), name)
     });
-    numbered.collect()
+    named.collect()
 }
 
 /// The words of a statement that may be shown: those that lead to its value, and the first that the grammar does not know.
