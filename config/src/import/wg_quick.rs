@@ -171,19 +171,24 @@ impl Interface {
                 }
             }
         }
-        let is_full = self.prefixes.keys().any(|prefix| prefix.prefix_len() == 0);
-        if let Some(origin) = self.full.take().filter(|_| is_full) {
-            draft.imply(&origin, &self.path("disable"), None);
-            let name = &self.name;
-            draft.leave_open(
-                &origin,
-                "Postern routes allowed-ips to the peer, and here that is every address: the interface is disabled",
-                format!("name the prefixes behind the peer in allowed-ips, then: delete interfaces wireguard {name} disable"),
-            );
-        } else if let Some(origin) = &self.full {
-            let why = "Postern routes allowed-ips to the peer, in the main table";
-            draft.leave(origin, why, "name in allowed-ips what the peer is to get");
+        if let Some(origin) = self.full.take() {
+            self.without_routes(&origin, draft);
         }
+    }
+
+    /// Reports that the peers get routes all the same; for all addresses, the interface is disabled.
+    fn without_routes(&self, origin: &Origin, draft: &mut Draft) {
+        if self.prefixes.keys().all(|prefix| prefix.prefix_len() > 0) {
+            let why = "Postern routes allowed-ips to the peer, in the main table";
+            return draft.leave(origin, why, "name in allowed-ips what the peer is to get");
+        }
+        draft.imply(origin, &self.path("disable"), None);
+        let name = &self.name;
+        draft.leave_open(
+            origin,
+            "Postern routes allowed-ips to the peer, and here that is every address: the interface is disabled",
+            format!("name the prefixes behind the peer in allowed-ips, then: delete interfaces wireguard {name} disable"),
+        );
     }
 
     fn setting(&mut self, setting: &Setting, draft: &mut Draft) {
@@ -195,7 +200,11 @@ impl Interface {
             "address" => self.addresses(value, origin, draft),
             "fwmark" => mark(self.path("fwmark"), value, origin, draft),
             "table" if value.eq_ignore_ascii_case("auto") => draft.take(origin, &[]),
-            "table" if value.eq_ignore_ascii_case("off") => self.full = Some(origin.clone()),
+            "table" if value.eq_ignore_ascii_case("off") => {
+                if let Some(before) = self.full.replace(origin.clone()) {
+                    draft.translate(&before, &[], "a later line says the same");
+                }
+            }
             "table" => {
                 let why = "Postern routes allowed-ips in the main table, or in one of its own for a prefix of length 0";
                 draft.leave_open(origin, why, "use fwmark and policy routing of the system");
@@ -294,6 +303,8 @@ impl Interface {
         let path = self.path(&format!("peer {peer} allowed-ips"));
         let sets: Vec<Set<'_>> = prefixes.iter().map(|prefix| (path.clone(), Some(&**prefix))).collect();
         match (sets.is_empty(), is_said_otherwise) {
+            (true, _) if list(value).next().is_none() => draft.take(origin, &[]),
+            // Each of its prefixes was reported.
             (true, _) => {}
             (_, true) => draft.translate(origin, &sets, "prefixes have a length, and no host bits, here"),
             (_, false) => draft.take(origin, &sets),

@@ -96,3 +96,70 @@ fn what_cannot_be_read_is_refused_with_its_place_and_without_its_text() {
     assert!(refused(Format::WgQuick, "PrivateKey = a").starts_with("it:1:1: no section"));
     assert!(refused(Format::WgQuick, "[Interfaces]").starts_with("it:1:1: unknown section"));
 }
+
+#[test]
+fn an_interface_without_routes_for_some_addresses_is_reported() {
+    let [a, _] = KEYS;
+    let imported = text(
+        Format::WgQuick,
+        &format!("[Interface]\nTable = off\n[Peer]\nPublicKey = {a}\nAllowedIPs = 10.1.0.0/16\n"),
+    );
+    assert_eq!(
+        left(&imported, "Interface Table"),
+        ("Postern routes allowed-ips to the peer, in the main table", false)
+    );
+    assert!(!lines(&imported).iter().any(|line| line.ends_with(" disable")));
+}
+
+/// All options of wg-quick, some of them twice or without a value.
+const ALL_OPTIONS: &str = "[Interface]
+PrivateKey = YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=
+Address = 10.0.0.1/24, fd00::1
+Address =
+ListenPort = 51820
+MTU = 1420
+MTU = 9
+FwMark = off
+FwMark = 0xca6c
+Table = auto
+Table = 7
+Table = off
+Table = off
+SaveConfig = true
+SaveConfig = false
+DNS = 10.0.0.9
+PreUp = a
+PostUp = b
+PreDown = c
+PostDown = d
+Frobnicate = e
+[Peer]
+PublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=
+PresharedKey = AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=
+AllowedIPs = 10.1.0.0/16, 10.2.0.9/16
+AllowedIPs = 10.3.0.0/16
+AllowedIPs =
+Endpoint = 192.0.2.1:51820
+Endpoint = vpn.example.org:51820
+PersistentKeepalive = off
+PersistentKeepalive = 25
+Frobnicate = f
+[Peer]
+PublicKey = bQXiIwDbjusJsEXJdUW6jti8XjI3330SteGSGHLcin4=
+PresharedKey = IYyPlCoG5+mMmVsVEXJRXUBNjVIoy3Q8yQnxX6kZU5k=
+AllowedIPs = 10.3.0.0/16
+AllowedIPs = everything
+";
+
+#[test]
+fn each_line_of_a_source_is_in_the_report() {
+    for (routes, disabled) in [("10.4.0.0/16", 0), ("0.0.0.0/0", 1)] {
+        let content = format!("{ALL_OPTIONS}AllowedIPs = {routes}\n");
+        let imported = text(Format::WgQuick, &content);
+        for (line, number) in content.lines().zip(1..) {
+            assert!(!at(&imported, "source.conf", number).is_empty(), "{number}: {line}");
+        }
+        let is_disabled = |line: &&&str| line.ends_with(" disable");
+        assert_eq!(lines(&imported).iter().filter(is_disabled).count(), disabled, "{routes}");
+    }
+}
