@@ -334,3 +334,29 @@ fn each_remote_has_its_own_secret() {
     }
     assert_eq!(peers(&imported).len(), 5, "a section without a name is a peer, too");
 }
+
+#[test]
+fn each_remote_of_openvpn_has_its_own_port() {
+    let client = |options: &str| {
+        let content =
+            format!("package openvpn\nconfig openvpn a\noption enabled 1\noption client 1\n{options}");
+        let imported = text(ALL, &content);
+        let lines = lines(&imported).into_iter().filter(|line| line.contains("remote"));
+        lines
+            .filter_map(|line| line.strip_prefix("set interfaces openvpn vtun0 "))
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    assert_eq!(
+        client("list remote 'a 1194'\nlist remote 'b 443'\nlist remote c\n"),
+        "remote-host a\nremote-port 1194\nopenvpn-option 'remote b 443'\nremote-host c"
+    );
+    assert_eq!(
+        client("option port 1200\nlist remote a\nlist remote 'b 1194'\nlist remote 'c 1200'\n"),
+        "remote-port 1200\nremote-host a\nopenvpn-option 'remote b 1194'\nremote-host c"
+    );
+    assert_eq!(
+        client("list remote 'a 443'\nlist remote 'b 443'\nlist remote c\n"),
+        "remote-host a\nremote-port 443\nremote-host b\nopenvpn-option 'remote c 1194'"
+    );
+}

@@ -53,6 +53,9 @@ const NOT_SERVED: &[&str] = &[
     "up",
 ];
 
+/// The port of a peer where none is named.
+const PORT: &str = "1194";
+
 /// Ciphers of OpenVPN in our words.
 const CIPHERS: &[(&str, &str)] = &[
     ("AES-128-CBC", "aes128"),
@@ -273,6 +276,7 @@ impl Interface<'_, '_> {
             self.draft.take(&origin, &sets);
         }
         let port = if self.is_server { "local-port" } else { "remote-port" };
+        let mut common = None;
         for (name, word) in
             [("port", port), ("lport", "local-port"), ("rport", "remote-port"), ("local", "local-host")]
         {
@@ -282,21 +286,11 @@ impl Interface<'_, '_> {
                 continue;
             }
             self.draft.take(&origin, &[(self.at(word), Some(&value))]);
-        }
-        for Setting { value, origin, .. } in take_members(section, "remote") {
-            let mut words = value.split_whitespace();
-            let mut sets = vec![(self.at("remote-host"), words.next())];
-            sets.extend(words.next().map(|port| (self.at("remote-port"), Some(port))));
-            let others = words.count();
-            self.draft.take(&origin, &sets);
-            if others > 0 {
-                self.draft.leave(
-                    &origin,
-                    "all remotes have the protocol of the interface",
-                    "nothing, if they have the same",
-                );
+            if word == "remote-port" {
+                common = Some(value);
             }
         }
+        self.remotes(section, common);
         let keep_alive = section.take("keepalive").and_then(|setting| {
             let mut numbers = setting.value.split_whitespace().map(str::parse::<u32>);
             match (numbers.next(), numbers.next(), numbers.next()) {
@@ -313,6 +307,33 @@ impl Interface<'_, '_> {
             }
         });
         section.settings.extend(keep_alive);
+    }
+
+    /// The peers; `common` is the port of those that name none. As `remote-port` is one for all of `remote-host`, a peer with
+    /// another port than the first becomes a directive.
+    fn remotes(&mut self, section: &mut Section, common: Option<Zeroizing<String>>) {
+        let common = common.unwrap_or_else(|| PORT.to_owned().into());
+        let mut first: Option<String> = None;
+        for Setting { value, origin, .. } in take_members(section, "remote") {
+            let words: Vec<&str> = value.split_whitespace().collect();
+            let (host, own) = (words.first().copied().unwrap_or_default(), words.get(1).copied());
+            let port = own.unwrap_or(&common);
+            if !host.is_empty() && first.as_ref().is_some_and(|first| first != port) {
+                let line = format!("remote {host} {port}");
+                let why = "remote-port is that of the first remote: this one is a directive, and is tried after the others";
+                self.draft.translate(&origin, &[(self.at("openvpn-option"), Some(&line))], why);
+            } else {
+                let mut sets = vec![(self.at("remote-host"), Some(host))];
+                let port = own.filter(|_| first.is_none());
+                sets.extend(port.map(|port| (self.at("remote-port"), Some(port))));
+                self.draft.take(&origin, &sets);
+            }
+            first.get_or_insert_with(|| port.to_owned());
+            if words.len() > 2 {
+                let why = "all remotes have the protocol of the interface";
+                self.draft.leave(&origin, why, "nothing, if they have the same");
+            }
+        }
     }
 
     fn certificates(&mut self, section: &mut Section) {

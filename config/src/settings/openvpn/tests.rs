@@ -130,6 +130,14 @@ fn an_option_is_a_directive_of_openvpn() {
 }
 
 #[test]
+fn a_remote_with_a_port_of_its_own_is_a_directive_beside_remote_host() {
+    let settings = loaded(CLIENT, "remote-port 1200\nopenvpn-option 'remote b 443'").settings;
+    let found: Vec<_> =
+        settings.connections.iter().map(|it| (it.remote.as_deref(), it.remote_port)).collect();
+    assert_eq!(found, [(Some("192.0.2.1"), 1200), (Some("b"), 443)]);
+}
+
+#[test]
 fn refusals_are_told_with_the_node() {
     let profile = Profile::default();
     let path = Path::new(["interfaces", "openvpn", "vtun0"]);
