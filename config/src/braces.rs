@@ -239,7 +239,7 @@ fn write_block(
             for (name, named) in branch.children() {
                 let below = next.down(name).unwrap_or(next);
                 write_comment(named, indent, out)?;
-                write_inner(&format!("{word} {name}"), named, below, indent, secrets, out)?;
+                write_inner(&format!("{word} {}", shortest(name)), named, below, indent, secrets, out)?;
             }
         } else if next.next().next().is_some() {
             write_inner(word, branch, next, indent, secrets, out)?;
@@ -267,7 +267,7 @@ fn write_inner(
     writeln!(out, "{indent}}}")
 }
 
-/// A value as `show` of VyOS prints it: in quotes only if it would not be read as one word without them.
+/// A value or name as `show` of VyOS prints it: in quotes only if it would not be read as one word without them.
 pub(crate) fn shortest(value: &str) -> String {
     let special = |c: char| c.is_whitespace() || "'\"{}\\#".contains(c);
     let is_comment = value.starts_with("//") || value.starts_with("/*");
@@ -297,6 +297,7 @@ mod tests {
     use crate::error::Location;
     use crate::schema::{Cursor, nodes};
     use crate::{parse, print};
+    use std::fmt::Write as _;
 
     /// As VyOS 1.3 and 1.4 save it, with a comment of the user, values in quotes or not, and their footers.
     const SAVED: &str = r#"/* the office */
@@ -351,6 +352,28 @@ set vpn ipsec ike-group A ikev2-reauth no
         assert_eq!(parse(&written).expect("valid"), tree, "{written}");
         let first = "/* the office */\ninterfaces {\n    /* to Berlin */\n    wireguard wg0 {\n        address \"10.1.0.1/30\"\n";
         assert!(written.starts_with(first), "{written}");
+    }
+
+    #[test]
+    fn names_with_quotes_and_braces_are_read_again() {
+        let names =
+            ["o'brien", "a\"b", "'", "\"", "{", "}", "a{", "{}", "#1", "//x", "/*x*/", "\\", "a\\\"'{", "é"];
+        let mut lines = String::new();
+        for name in names {
+            let name = print::quoted(name);
+            let _ = writeln!(lines, "set interfaces wireguard wg0 peer {name}");
+            let _ = writeln!(lines, "set interfaces wireguard wg1 peer {name} description {name}");
+            let _ = writeln!(lines, "comment interfaces wireguard wg1 peer {name} note");
+        }
+        let tree = parse(&lines).expect("valid");
+        for name in names {
+            let description = tree.at(&["interfaces", "wireguard", "wg1", "peer", name]);
+            assert_eq!(description.and_then(|peer| peer.value("description")), Some(name));
+        }
+        let braces = print::braces(&tree, true);
+        assert_eq!(parse(&braces).unwrap_or_else(|errors| panic!("{errors:?} in\n{braces}")), tree);
+        let text = print::text(&tree);
+        assert_eq!(parse(text.as_str().expect("text")).expect("valid"), tree);
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl<'a> Comparison<'a> {
                     for (own, comment) in inner.comments() {
                         let _ = writeln!(text, "{}{indent}/* {comment} */", sign.unwrap_or(own));
                     }
-                    let (mark, words) = (sign.unwrap_or(SAME), words.join(" "));
+                    let (mark, words) = (sign.unwrap_or(SAME), written(&words));
                     let _ = writeln!(text, "{mark}{indent}{words} {{");
                     self.block(self.entries(inner), depth + 1, sign, text);
                     let _ = writeln!(text, "{mark}{indent}}}");
@@ -110,7 +110,7 @@ impl<'a> Comparison<'a> {
                         for (_, comment) in inner.comments() {
                             let _ = writeln!(own, "{sign}/* {comment} */");
                         }
-                        let _ = writeln!(own, "{sign}{} {{", words.join(" "));
+                        let _ = writeln!(own, "{sign}{} {{", written(&words));
                         self.block(self.entries(inner), 1, Some(sign), &mut own);
                         let _ = writeln!(own, "{sign}}}");
                     }
@@ -177,6 +177,11 @@ impl<'a> Comparison<'a> {
         };
         comments.chain(lines).collect()
     }
+}
+
+/// The words before a brace. What `show` prints is read again, so names are in quotes where values are.
+fn written(words: &[&str]) -> String {
+    words.iter().map(|word| braces::shortest(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// The values of a leaf; one that has none is a line too.
@@ -289,6 +294,18 @@ mod tests {
         assert_eq!(marked(&["interfaces", "wireguard", "wg0", "mtu"]), ">mtu 1300\n");
         let shown = marked(&["vpn"]);
         assert!(shown.contains(">            secret OpenBarley\n"), "{shown}");
+    }
+
+    #[test]
+    fn names_that_need_quotes_are_in_quotes() {
+        let text = "set interfaces wireguard wg0 peer \"o'brien\" port 7\nset interfaces wireguard wg0 peer '{' port 8\n";
+        let (before, after) = (parse("").expect("right"), parse(text).expect("right"));
+        let same = Comparison { before: &after, after: &after, secrets: true };
+        let shown: String =
+            same.marked(&Path::default()).lines().map(|line| format!("{}\n", &line[1..])).collect();
+        assert_eq!(parse(&shown).expect("right"), after, "{shown}");
+        let new = Comparison { before: &before, after: &after, secrets: true }.changes(&Path::default());
+        assert!(new.contains("+        peer \"o'brien\" {\n"), "{new}");
     }
 
     #[test]
