@@ -229,9 +229,9 @@ pub trait Service {
     /// Whether it has an interface.
     fn serves(&self) -> bool;
 
-    /// Forgets an interface that another program has deleted, if it is one of its own; whether it is.
-    fn interface_removed(&mut self, _name: &str) -> bool {
-        false
+    /// Forgets an interface that another program has deleted, if it is one of its own: what is not in force then.
+    fn interface_removed(&mut self, _name: &str) -> Option<Path> {
+        None
     }
 
     /// What the API shows of it.

@@ -28,7 +28,7 @@ impl Gateway {
         std::fs::write(&self.0.file, text).expect("a file");
     }
 
-    fn command(&self, words: &str) -> Command {
+    pub fn command(&self, words: &str) -> Command {
         let mut command = Command::new(postern());
         command.args(words.split(' ')).arg("--api").arg(&self.0.socket).stdin(Stdio::null());
         command

@@ -267,10 +267,12 @@ impl Daemon {
     /// Forgets an interface that another program has deleted; it is made again with the next configuration. What it was for
     /// stays closed. Whether it was still there for us.
     pub fn forget(&mut self, name: &str) -> bool {
-        if !self.services.iter_mut().any(|service| service.interface_removed(name)) {
+        let Some(path) = self.services.iter_mut().find_map(|service| service.interface_removed(name)) else {
             return false;
-        }
-        tracing::warn!("interface {name} was deleted; reload the configuration to have it again");
+        };
+        let refused = Refused::from([(path, Refusal::new(Deleted(name.to_owned()), false))]);
+        tracing::warn!("{}", Deleted(name.to_owned()));
+        self.shown.add_refused(shown_refusals(&refused));
         if let Err(error) = self.context.host.close(name) {
             tracing::warn!("{error}");
         }
@@ -296,6 +298,11 @@ impl Daemon {
         self.context.host.end(open);
     }
 }
+
+/// An interface that another program has deleted.
+#[derive(Debug, thiserror::Error)]
+#[error("interface {0} was deleted by another program\n  fix: postern reload")]
+struct Deleted(String);
 
 /// Whether a configuration is in force of which this was refused: what is tried again by itself does not keep the rest back.
 fn is_in_force(refused: &Refused) -> bool {

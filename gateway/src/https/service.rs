@@ -169,10 +169,6 @@ impl<P: Part> Service for ServedPart<P> {
         self.served.is_some()
     }
 
-    fn interface_removed(&mut self, _: &str) -> bool {
-        false
-    }
-
     fn view(&self) -> Arc<dyn View> {
         Arc::new(self.shown.clone())
     }

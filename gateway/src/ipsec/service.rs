@@ -164,14 +164,14 @@ impl Service for IpsecService {
         self.served.is_some()
     }
 
-    fn interface_removed(&mut self, name: &str) -> bool {
+    fn interface_removed(&mut self, name: &str) -> Option<Path> {
         if name != NAME || self.served.is_none() {
-            return false;
+            return None;
         }
         tracing::warn!("{NAME} is gone: nothing is sent to the networks behind IPsec peers");
         self.shown.show(None);
         self.served = None;
-        true
+        Some(path_of([]))
     }
 
     fn view(&self) -> Arc<dyn View> {

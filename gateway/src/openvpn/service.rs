@@ -157,9 +157,9 @@ impl Service for OpenVpnService {
         !self.served.is_empty()
     }
 
-    fn interface_removed(&mut self, name: &str) -> bool {
+    fn interface_removed(&mut self, name: &str) -> Option<Path> {
         self.shown.hide(name);
-        self.served.remove(name).is_some()
+        self.served.remove(name).map(|_| path_of(name))
     }
 
     fn view(&self) -> Arc<dyn View> {

@@ -58,7 +58,13 @@ fn routes_and_addresses_of_wireguard_come_back_and_are_closed_meanwhile() {
     lead_inside(&lab);
     lab.ip("a", "link delete wg0").expect("it goes");
     lead_nowhere(&lab);
+    let is_told = || {
+        let status = a.command("status").output().expect("it runs");
+        String::from_utf8_lossy(&status.stdout).contains("wg0 was deleted by another program")
+    };
+    wait_until(PATIENCE, is_told).expect("it is not up");
     a.0.reload();
+    assert!(!is_told());
     lead_inside(&lab);
     ends(&mut lab, &mut a.0, Signal::TERM);
     lead_nowhere(&lab);
