@@ -2,25 +2,62 @@
 
 use crate::error::{ConfigError, Location};
 use crate::path::Path;
-use crate::schema::{Cursor, Kind, Tag, Type};
+use crate::schema::{Cursor, Kind, Matching, Tag, Type};
 use crate::statement::{comments_at, statements};
 use crate::tree::Tree;
+use std::collections::BTreeSet;
 
 /// Gives the branch at `path`, which ends in a name that the user has chosen, another name. What refers to it follows.
 pub fn rename(tree: &mut Tree, path: &Path, new: &str) -> Result<(), ConfigError> {
     let (tag, old) = copied(tree, path, new)?;
     let words = path.words();
     tree.remove(&words, None);
-    let refers = |kind: Option<Type>| kind == Some(Type::Reference(tag.path));
     let referring: Vec<Path> = statements(tree)
         .iter()
-        .filter(|it| it.value() == Some(old) && refers(it.node().and_then(|node| node.kind.value_type())))
+        .filter(|it| {
+            it.value() == Some(old)
+                && it.node().and_then(|node| node.kind.value_type()).is_some_and(|kind| refers(kind, tag))
+        })
         .map(|it| Path::new(it.path().iter().copied()))
         .collect();
     for path in referring {
         tree.replace(&path.words(), old, new);
     }
+    for branch in referring_branches(tree, tag, old) {
+        let words = branch.words();
+        let to: Vec<&str> = words[..words.len() - 1].iter().copied().chain([new]).collect();
+        if let Some(moved) = tree.at(&words).cloned() {
+            tree.remove(&words, None);
+            tree.insert(&to, moved);
+        }
+    }
     Ok(())
+}
+
+/// Whether values or names of this type are names of what the tag names. All interfaces share their names.
+fn refers(kind: Type, tag: &Tag) -> bool {
+    let is_interface = tag.path.starts_with("interfaces ") && tag.path.split(' ').count() == 3;
+    match kind {
+        Type::Reference(target) => target == tag.path,
+        Type::Matching(Matching::Link | Matching::Links) | Type::Interface(_) => is_interface,
+        _ => false,
+    }
+}
+
+/// Branches whose name is that name, as those of `firewall zone LAN from OLD`.
+fn referring_branches(tree: &Tree, tag: &Tag, old: &str) -> BTreeSet<Path> {
+    let mut branches = BTreeSet::new();
+    for statement in statements(tree) {
+        let words = statement.path();
+        for end in 1..=words.len() {
+            let named = || Cursor::at(words[..end].iter().copied()).and_then(Cursor::tag);
+            if words[end - 1] == old && named().is_some_and(|it| it.path != tag.path && refers(it.kind, tag))
+            {
+                branches.insert(Path::new(words[..end].iter().copied()));
+            }
+        }
+    }
+    branches
 }
 
 /// Sets under another name what is set at `path`, which ends in a name that the user has chosen.
@@ -87,6 +124,23 @@ mod tests {
         rename(&mut tree, &group(), "SITES").expect("renamed");
         let after = BEFORE.replace("ike-group OFFICE", "ike-group SITES");
         assert_eq!(tree, parse(&after).expect("right"), "and the esp-group of the same name does not");
+    }
+
+    #[test]
+    fn zones_rules_and_routes_follow_an_interface_and_zones_follow_a_zone() {
+        let before = "set interfaces wireguard wg0 mtu 1400\n\
+            set firewall zone VPN member interface wg0\n\
+            set firewall zone LAN from VPN firewall name IN\n\
+            set nat source rule 1 outbound-interface name wg0\n\
+            set service path-monitor interface wg0\n\
+            set protocols static route 192.0.2.0/24 interface wg0 distance 2\n\
+            set firewall ipv4 name wg0 default-action drop";
+        let mut tree = parse(before).expect("right");
+        rename(&mut tree, &Path::new(["interfaces", "wireguard", "wg0"]), "wg9").expect("renamed");
+        let after = before.replace("wg0", "wg9").replace("ipv4 name wg9", "ipv4 name wg0");
+        assert_eq!(tree, parse(&after).expect("right"), "a rule set is no interface");
+        rename(&mut tree, &Path::new(["firewall", "zone", "VPN"]), "TUNNELS").expect("renamed");
+        assert_eq!(tree, parse(&after.replace("VPN", "TUNNELS")).expect("right"));
     }
 
     #[test]

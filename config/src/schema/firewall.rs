@@ -160,7 +160,11 @@ pub(super) static TAGS: &[Tag] = &[
     tag("firewall ipv6 name <name>", NAME, "Name of the rule set"),
     tag("firewall ipv6 name <name> rule <rule>", RULE, "Number of the rule"),
     tag("firewall zone <zone>", NAME, "Name of the zone"),
-    tag("firewall zone <zone> from <other>", NAME, "Zone that packets come from"),
+    tag(
+        "firewall zone <zone> from <other>",
+        Type::Reference("firewall zone <zone>"),
+        "Zone that packets come from",
+    ),
 ];
 
 /// What rule sets of both versions of IP have.
