@@ -143,7 +143,8 @@ impl Type {
             Self::Word(words) => words.contains(&text),
             Self::Interface(letters) => interface(letters, text),
             Self::Name | Self::Reference(_) => {
-                !text.is_empty() && text.chars().count() <= 100 && !text.contains(char::is_whitespace)
+                let is_one_word = |letter: char| !letter.is_whitespace() && !letter.is_control();
+                !text.is_empty() && text.chars().count() <= 100 && text.chars().all(is_one_word)
             }
             Self::Form(form) => form.fits(text),
             Self::Matching(matching) => matching.fits(text),
@@ -439,6 +440,7 @@ mod tests {
             (Type::Interface("wg"), "wg01", "wg", "wg0"),
             (Type::Interface("wg"), "wg0123456789012", "wg01234567890123", "15 characters"),
             (Type::Name, "peer-203.0.113.10", "a b", "without spaces"),
+            (Type::Name, "o'brien", "a\u{1b}b", "without spaces"),
         ] {
             assert_eq!(kind.check(good), Ok(()), "{kind:?}");
             let message = kind.check(bad).expect_err("bad");

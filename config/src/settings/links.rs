@@ -214,6 +214,13 @@ impl Reader {
                         format!("{path} member interface {member}: a tunnel carries no Ethernet frames");
                     self.error(location(path), reason, format!("delete {path} member interface {member}"));
                 }
+                if member == name
+                    || settings.links.get(member).is_some_and(|it| matches!(it.kind, LinkKind::Bridge(_)))
+                {
+                    let reason =
+                        format!("{path} member interface {member}: a bridge is no member of a bridge");
+                    self.error(location(path), reason, format!("delete {path} member interface {member}"));
+                }
                 if let Some(other) = bridges.insert(member, name) {
                     let reason = format!("{path} member interface {member}: {other} has it, too");
                     self.error(location(path), reason, format!("delete {path} member interface {member}"));
@@ -439,6 +446,11 @@ mod tests {
             (
                 vec!["interfaces bridge br0 member interface eth1", "interfaces ethernet eth1 address dhcp"],
                 "a member has no address of its own",
+            ),
+            (vec!["interfaces bridge br0 member interface br0"], "a bridge is no member of a bridge"),
+            (
+                vec!["interfaces bridge br0 member interface br1", "interfaces bridge br1"],
+                "a bridge is no member of a bridge",
             ),
             (vec!["interfaces ethernet eth0 address 10.1.0.1"], "10.1.0.1/24"),
             (vec!["interfaces ethernet 0123456789abc vif 100 disable"], "longer than the 15 characters"),
