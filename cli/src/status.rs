@@ -8,11 +8,13 @@ use crate::request::Request;
 use crate::show_vpn::{no_answer, reason};
 use crate::{Failure, client};
 use gateway::api::model::{Crypto, Drop, Drops, Status};
+use gateway::facts::model::State as Carries;
+use gateway::failover::model::{Failover, Group};
 use gateway::ipsec::model::{ConnectionType, Ipsec, IpsecPeer, IpsecTunnel};
 use gateway::openvpn::model::{self as openvpn, Mode};
 use gateway::wireguard::model::{Interface, Interfaces, Peer};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// The number of drop reasons shown, those with the most packets first.
@@ -134,7 +136,14 @@ fn daemon(socket: PathBuf, status: Status) -> Result<Daemon, Failure> {
     let crypto: Crypto = client::ask_one(&socket, "/v1/crypto")?;
     let wireguard: Vec<WireGuard> = interfaces.interfaces.iter().map(wireguard).collect();
     let down = |peer: &&IpsecPeer| peer.tunnels.iter().any(|tunnel| tunnel.sas.is_empty());
-    let closed = ipsec.peers.iter().filter(down).flat_map(closed).collect();
+    // Only the daemon has groups: postern secgw does not know the question.
+    let failover = if ipsec.peers.iter().any(|peer| down(&peer)) {
+        client::ask_one(&socket, "/v1/failover").unwrap_or_default()
+    } else {
+        Failover::default()
+    };
+    let carried = carried(&failover);
+    let closed = ipsec.peers.iter().filter(down).flat_map(|peer| closed(peer, &carried)).collect();
     let ipsec: Vec<Connection> = ipsec.peers.iter().map(connection).collect();
     let is_down = |line: &Line| line.state == State::Down;
     let up = status.refused.is_empty()
@@ -210,9 +219,21 @@ fn between(tunnel: &IpsecTunnel) -> String {
     format!("{} to {}", side(&tunnel.local), side(&tunnel.remote))
 }
 
-fn closed(peer: &IpsecPeer) -> impl Iterator<Item = Closed> + '_ {
-    let down = peer.tunnels.iter().filter(|tunnel| tunnel.sas.is_empty() && !tunnel.remote.is_empty());
-    down.map(|tunnel| Closed { prefixes: tunnel.remote.clone(), tunnel: tunnel.name.clone() })
+/// The networks that a tunnel of a group carries.
+fn carried(failover: &Failover) -> BTreeSet<String> {
+    let is_carried =
+        |group: &&Group| group.members.iter().any(|member| member.is_used && member.state == Carries::Up);
+    failover.groups.iter().filter(is_carried).flat_map(|group| group.prefixes.iter().cloned()).collect()
+}
+
+/// What is closed while a tunnel of the peer is down, unless another one carries it.
+fn closed<'a>(peer: &'a IpsecPeer, carried: &'a BTreeSet<String>) -> impl Iterator<Item = Closed> + 'a {
+    let down = peer.tunnels.iter().filter(|tunnel| tunnel.sas.is_empty());
+    let closed = down.map(|tunnel| Closed {
+        prefixes: tunnel.remote.iter().filter(|prefix| !carried.contains(*prefix)).cloned().collect(),
+        tunnel: tunnel.name.clone(),
+    });
+    closed.filter(|closed| !closed.prefixes.is_empty())
 }
 
 fn openvpn_interface(interface: &openvpn::Interface) -> OpenVpn {

@@ -5,6 +5,7 @@ use crate::vpn::samples::{down, up};
 use gateway::api::model::{
     Advice, Configuration, CryptoCipher, CryptoDirection, CryptoPlace, Refused, ReloadOutcome, Reloaded,
 };
+use gateway::failover::model::Member;
 
 fn now() -> u64 {
     std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs()
@@ -62,7 +63,18 @@ fn an_ipsec_peer_is_down_if_it_should_be_there_or_has_failed() {
     assert_eq!(states(&down()), (State::Down, vec![State::Down]));
     let waits = IpsecPeer { connection_type: ConnectionType::Trap, failure: None, ..down() };
     assert_eq!(states(&waits), (State::Waiting, vec![State::Waiting]));
-    assert_eq!(closed(&waits).map(|closed| closed.prefixes).collect::<Vec<_>>(), [["10.3.0.0/16"]]);
+    let closed = |carried: &Failover| -> Vec<Vec<String>> {
+        closed(&waits, &super::carried(carried)).map(|closed| closed.prefixes).collect()
+    };
+    assert_eq!(closed(&Failover::default()), [["10.3.0.0/16"]]);
+    for (state, is_used, expected) in
+        [(Carries::Up, true, 0), (Carries::Up, false, 1), (Carries::Down, true, 1)]
+    {
+        let member = Member { state, is_used, ..Member::default() };
+        let prefixes = vec!["10.3.0.0/16".to_owned()];
+        let groups = vec![Group { prefixes, members: vec![member], ..Group::default() }];
+        assert_eq!(closed(&Failover { groups }).len(), expected, "{state:?} {is_used}");
+    }
     let half = IpsecPeer { tunnels: [up().tunnels, down().tunnels].concat(), ..up() };
     assert_eq!(states(&half), (State::Up, vec![State::Up, State::Down]));
 }
@@ -146,7 +158,7 @@ fn a_screen_shows_the_state_of_every_peer() {
         wireguard: vec![interface],
         ipsec: [up(), down()].iter().map(connection).collect(),
         openvpn: Vec::new(),
-        closed: closed(&down()).collect(),
+        closed: closed(&down(), &BTreeSet::new()).collect(),
         drops: vec![Dropped { interface: "wg0".to_owned(), reason: "no-key".to_owned(), packets: 9 }],
         engines: [("aes-128-gcm".to_owned(), "openssl".to_owned())].into(),
     };
