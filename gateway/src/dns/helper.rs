@@ -47,7 +47,7 @@ impl Helper {
                 continue;
             }
             match folder.put_back(&interface) {
-                Ok(true) => tracing::info!("{NAMED} is put back as it was before {interface}"),
+                Ok(true) => tracing::info!("{NAMED} is put back without the name servers of {interface}"),
                 Ok(false) => {}
                 Err(error) => tracing::warn!("{NAMED}: {error}"),
             }

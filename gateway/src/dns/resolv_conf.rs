@@ -1,13 +1,13 @@
 //! `/etc/resolv.conf`, where no program manages it: replaced, and put back.
 //!
 //! The former file, or link, is kept beside it from before the first change until it is back. A process that is killed leaves both; the
-//! next one finds them.
+//! next one finds them. A second process keeps the file of the first as its former file: whichever ends first, the original comes back.
 
 use super::Request;
 use rustix::io::Errno;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const NAME: &str = "resolv.conf";
 /// The file, for errors.
@@ -37,17 +37,23 @@ impl Folder {
         self.0.join(format!("{FORMER}{interface}"))
     }
 
-    /// Whether the file is ours, of this interface.
-    fn is_ours(&self, interface: &str) -> bool {
-        let text = fs::read_to_string(self.file()).unwrap_or_default();
-        text.lines().next() == Some(&format!("{HEADER} {interface}"))
+    /// The former file of another interface, if that is ours, of this interface.
+    fn covered(&self, interface: &str) -> Option<PathBuf> {
+        let others = self.interfaces().into_iter().filter(|other| other != interface);
+        others.map(|other| self.former(&other)).find(|file| is_ours(file, interface))
     }
 
     /// Replaces the file.
     pub(super) fn set(&self, request: &Request) -> io::Result<()> {
         let (file, former) = (self.file(), self.former(&request.interface));
-        if self.is_ours(&request.interface) && former.symlink_metadata().is_ok() {
-            return self.write(&text(request));
+        if former.symlink_metadata().is_ok() {
+            if is_ours(&file, &request.interface) {
+                return self.write(&text(request));
+            }
+            // Another process has replaced ours since, and puts this back.
+            if let Some(covered) = self.covered(&request.interface) {
+                return disk::write(&covered, &readable(text(request).as_bytes()));
+            }
         }
         let kept = match fs::rename(&file, &former) {
             Ok(()) => Kept::Moved,
@@ -77,15 +83,16 @@ impl Folder {
         }
     }
 
-    /// Puts the former file back, unless another program has replaced ours.
+    /// Puts the former file back in place of ours, wherever that is; whether ours was there. Another program may have replaced it.
     pub(super) fn put_back(&self, interface: &str) -> io::Result<bool> {
         let (file, former) = (self.file(), self.former(interface));
         if former.symlink_metadata().is_err() {
             return Ok(false);
         }
         // Another network namespace may have its own file, and share the folder.
-        if file.symlink_metadata().is_ok() && !self.is_ours(interface) {
-            return Ok(false);
+        if file.symlink_metadata().is_ok() && !is_ours(&file, interface) {
+            let Some(covered) = self.covered(interface) else { return Ok(false) };
+            return fs::rename(&former, &covered).map(|()| true);
         }
         match fs::rename(&former, &file) {
             Err(error) if is_mount_point(&error) => {
@@ -103,6 +110,12 @@ impl Folder {
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         names.filter_map(|name| name.strip_prefix(FORMER).map(str::to_owned)).collect()
     }
+}
+
+/// Whether a file is ours, of this interface.
+fn is_ours(file: &Path, interface: &str) -> bool {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.lines().next() == Some(&format!("{HEADER} {interface}"))
 }
 
 fn readable(bytes: &[u8]) -> disk::Wanted<'_> {

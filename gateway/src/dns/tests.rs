@@ -225,6 +225,44 @@ fn a_second_interface_does_not_replace_the_file_of_the_first() {
     assert_eq!((conf(&files).as_str(), files.names("etc").len()), ("nameserver 192.0.2.53\n", 1));
 }
 
+/// Two processes, each with a helper of its own, and a tunnel in each.
+fn two_processes(files: &Files) -> [Helper; 2] {
+    files.write("etc/resolv.conf", "nameserver 192.0.2.53\n", 0o644);
+    ["tun0", "tun1"].map(|interface| {
+        files.write(&format!("sys/class/net/{interface}"), "", 0o600);
+        let mut helper = Helper::start(files.path().to_owned(), |name| name.starts_with("tun"));
+        helper.set(request(interface, "10.8.0.1")).expect("a folder");
+        helper
+    })
+}
+
+#[test]
+fn the_original_comes_back_in_whatever_order_two_processes_end() {
+    for order in [[0, 1], [1, 0]] {
+        let files = Files::default();
+        let mut helpers = two_processes(&files);
+        for at in order {
+            let nothing = Request { interface: format!("tun{at}"), ..Request::default() };
+            helpers[at].set(nothing).expect("put back");
+        }
+        assert_eq!(conf(&files), "nameserver 192.0.2.53\n", "{order:?}");
+        assert_eq!(files.names("etc"), ["resolv.conf"], "{order:?}");
+    }
+}
+
+#[test]
+fn new_servers_of_the_first_of_two_processes_leave_the_original_alone() {
+    let files = Files::default();
+    let mut helpers = two_processes(&files);
+    helpers[0].set(request("tun0", "10.8.0.77")).expect("a folder");
+    assert!(conf(&files).contains("of tun1"), "{}", conf(&files));
+    let nothing = |at: usize| Request { interface: format!("tun{at}"), ..Request::default() };
+    helpers[1].set(nothing(1)).expect("put back");
+    assert!(conf(&files).contains("10.8.0.77"), "{}", conf(&files));
+    helpers[0].set(nothing(0)).expect("put back");
+    assert_eq!(conf(&files), "nameserver 192.0.2.53\n");
+}
+
 #[test]
 fn the_first_server_that_can_be_used_is_taken() {
     let server = |priority, address: [u8; 4], transport: Option<&str>| DnsServer {
