@@ -7,8 +7,14 @@ use crate::host::netlink::Netlink;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
+/// How long a program may take: less than the end of the daemon waits for the former name servers.
+const LIMIT: Duration = Duration::from_secs(3);
+/// The pause before a program is asked again whether it has ended.
+const PAUSE: Duration = Duration::from_millis(10);
 /// The longest request.
 const LONGEST: u64 = 64 << 10;
 /// Where programs of the system are.
@@ -233,7 +239,7 @@ fn of<'a>(verb: &'a str, interface: &'a str, values: &'a [String]) -> Vec<&'a st
     [verb, interface].into_iter().chain(values.iter().map(String::as_str)).collect()
 }
 
-/// Runs a program with a text as its input.
+/// Runs a program with a text as its input, for no longer than [`LIMIT`].
 fn run(program: &Path, arguments: &[&str], input: Option<&str>) -> Result<(), String> {
     let failed = |error: io::Error| format!("{}: {error}", program.display());
     let mut command = Command::new(program);
@@ -241,12 +247,27 @@ fn run(program: &Path, arguments: &[&str], input: Option<&str>) -> Result<(), St
     command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().map_err(failed)?;
     if let (Some(input), Some(mut pipe)) = (input, child.stdin.take()) {
+        // It fits a pipe, so a program that reads nothing does not hold it up.
         pipe.write_all(input.as_bytes()).map_err(failed)?;
     }
-    let status = child.wait().map_err(failed)?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("{} {}: {status}", program.display(), arguments.join(" ")))
+    let ended = match end_of(&mut child).map_err(failed)? {
+        Some(status) if status.success() => return Ok(()),
+        Some(status) => status.to_string(),
+        None => format!("it did not end within {} seconds", LIMIT.as_secs()),
+    };
+    Err(format!("{} {}: {ended}", program.display(), arguments.join(" ")))
+}
+
+/// How a program ends; none if it takes too long, and is killed.
+fn end_of(child: &mut Child) -> io::Result<Option<ExitStatus>> {
+    let begun = Instant::now();
+    while begun.elapsed() < LIMIT {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        thread::sleep(PAUSE);
     }
+    child.kill()?;
+    child.wait()?;
+    Ok(None)
 }

@@ -18,10 +18,11 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 /// How long the end of the program waits until the former name servers are back.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -132,8 +133,10 @@ pub struct NameServers(Arc<Mutex<Inner>>);
 
 struct Inner {
     socket: UnixStream,
-    /// One for each answer.
-    answered: Receiver<()>,
+    /// How many requests were sent.
+    sent: u64,
+    /// How many were answered.
+    answered: watch::Receiver<u64>,
     /// By interface; none for one that has no name servers.
     last: BTreeMap<String, Request>,
 }
@@ -143,7 +146,7 @@ impl NameServers {
     pub fn start(socket: UnixStream) -> io::Result<Self> {
         socket.set_nonblocking(false)?;
         let answers = BufReader::new(socket.try_clone()?);
-        let (answer, answered) = channel();
+        let (answer, answered) = watch::channel(0);
         thread::Builder::new().name("name servers".to_owned()).spawn(move || {
             Rights::None.keep();
             for line in answers.lines().map_while(Result::ok) {
@@ -152,11 +155,10 @@ impl NameServers {
                     Ok(Answer::Failed(error)) => tracing::warn!("name servers are not set: {error}"),
                     Err(_) => {}
                 }
-                // At the end of the process, no one waits.
-                let _ = answer.send(());
+                answer.send_modify(|count| *count += 1);
             }
         })?;
-        Ok(Self(Arc::new(Mutex::new(Inner { socket, answered, last: BTreeMap::new() }))))
+        Ok(Self(Arc::new(Mutex::new(Inner { socket, sent: 0, answered, last: BTreeMap::new() }))))
     }
 
     /// Sets what differs from the last request.
@@ -169,6 +171,7 @@ impl NameServers {
         let mut line = serde_json::to_vec(&request)?;
         line.push(b'\n');
         inner.socket.write_all(&line)?;
+        inner.sent += 1;
         if request.is_empty() {
             inner.last.remove(&request.interface);
         } else {
@@ -178,19 +181,20 @@ impl NameServers {
     }
 
     /// Has the former name servers put back, and waits for that.
-    pub fn put_back(&self, interface: &str) {
-        {
-            let inner = self.lock();
-            if !inner.last.contains_key(interface) {
-                return;
-            }
-            inner.answered.try_iter().for_each(drop);
+    pub async fn put_back(&self, interface: &str) {
+        if !self.lock().last.contains_key(interface) {
+            return;
         }
         let nothing = Request { interface: interface.to_owned(), ..Request::default() };
-        if self.set(nothing).is_ok() {
-            // A helper that hangs does not keep the process.
-            let _ = self.lock().answered.recv_timeout(PATIENCE);
+        if self.set(nothing).is_err() {
+            return;
         }
+        let (sent, mut answered) = {
+            let inner = self.lock();
+            (inner.sent, inner.answered.clone())
+        };
+        // A helper that hangs does not keep the process.
+        let _ = timeout(PATIENCE, answered.wait_for(|count| *count >= sent)).await;
     }
 
     /// A thread that panicked leaves a whole request.

@@ -5,6 +5,7 @@ use super::*;
 use config::openvpn::settings::DnsServer;
 use lab::files::Files;
 use std::os::unix::fs::symlink;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 
 fn request(interface: &str, server: &str) -> Request {
     let servers = vec![(server.parse().expect("literal"), None)];
@@ -127,6 +128,39 @@ fn resolved_and_resolvconf_are_told_if_they_are_there() {
                     resolvectl dnsovertls tun0 yes\nresolvectl revert tun0\n";
     assert_eq!(files.read("log").as_deref(), Some(expected));
     assert_eq!(conf(&files), "nameserver 192.0.2.53\n");
+}
+
+#[test]
+fn a_program_that_hangs_is_ended_and_named() {
+    let files = Files::default();
+    files.write("usr/bin/resolvconf", "#!/bin/sh\nexec sleep 600\n", 0o755);
+    let mut helper = Helper::start(files.path().to_owned(), |name| name.starts_with("tun"));
+    let begun = std::time::Instant::now();
+    let told = helper.set(request("tun0", "10.8.0.1")).expect_err("it hangs");
+    assert!(told.ends_with("resolvconf -a tun0.postern: it did not end within 3 seconds"), "{told}");
+    assert!(begun.elapsed() < PATIENCE, "the end of the daemon waits for it");
+}
+
+#[tokio::test]
+async fn the_end_waits_for_the_helper_and_keeps_nothing_else_waiting() {
+    let (ours, theirs) = UnixStream::pair().expect("sockets");
+    theirs.set_nonblocking(true).expect("a socket");
+    let name_servers = NameServers::start(ours).expect("a thread");
+    name_servers.set(request("tun0", "10.8.0.1")).expect("it is sent");
+    // The helper answers both requests in the only thread of the runtime, which the end must not block.
+    let theirs = tokio::net::UnixStream::from_std(theirs).expect("a socket");
+    let helper = async {
+        let (requests, mut answers) = theirs.into_split();
+        let mut requests = tokio::io::BufReader::new(requests).lines();
+        for _ in 0..2 {
+            requests.next_line().await.expect("a socket").expect("a request");
+        }
+        answers.write_all("{\"Done\":\"\"}\n".repeat(2).as_bytes()).await.expect("a socket");
+        (requests, answers)
+    };
+    let begun = std::time::Instant::now();
+    let (_open, ()) = tokio::join!(helper, name_servers.put_back("tun0"));
+    assert!(begun.elapsed() < PATIENCE);
 }
 
 #[test]

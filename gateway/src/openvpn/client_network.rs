@@ -94,9 +94,9 @@ impl ClientNetwork {
     }
 
     /// Has the former name servers put back.
-    pub(super) fn end(self) {
+    pub(super) async fn end(self) {
         if let Some(name_servers) = self.name_servers {
-            name_servers.put_back(&self.interface);
+            name_servers.put_back(&self.interface).await;
         }
     }
 

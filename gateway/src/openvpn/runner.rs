@@ -446,7 +446,7 @@ impl Runner {
         }
         let name = self.interface.name().to_owned();
         let Self { interface, own_host, network, mut lifecycle, managed, .. } = self;
-        network.end();
+        network.end().await;
         if let Some(managed) = managed {
             managed.end();
         }
