@@ -10,6 +10,7 @@ use super::sharing::{self, Shared, Sharing};
 use super::wants::Wants;
 use ipnet::IpNet;
 use rustix::io::Errno;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
@@ -103,8 +104,8 @@ pub(super) fn protected(wanted: &Wanted) -> Protected {
 struct Collected<'a> {
     rules: BTreeMap<Rule, &'a str>,
     routes: BTreeMap<Route, &'a str>,
-    /// Those of the routes.
-    places: BTreeSet<Place>,
+    /// Those of the routes, with their metrics.
+    places: BTreeMap<Place, Option<u32>>,
     /// Those of networks behind several tunnels, which the others leave alone.
     reserved: BTreeSet<Place>,
     missing_addresses: Vec<(u32, IpNet, &'a str)>,
@@ -145,10 +146,23 @@ impl<'a> Collected<'a> {
     /// other for ever. The first interface by name gets it, whatever the kernel has: the configuration alone decides.
     fn add_routes(&mut self, name: &'a str, routes: impl IntoIterator<Item = Route>) {
         for route in routes {
-            if !self.reserved.contains(&place(route)) && self.places.insert(place(route)) {
-                self.routes.insert(route, name);
+            if !self.reserved.contains(&place(route)) {
+                self.add_route(name, route);
             }
         }
+    }
+
+    fn add_route(&mut self, name: &'a str, route: Route) {
+        if let Entry::Vacant(vacant) = self.places.entry(place(route)) {
+            vacant.insert(route.way.metric());
+            self.routes.insert(route, name);
+        }
+    }
+
+    /// Whether a route has a place that is not wanted, or is beside the route that is wanted there: the kernel replaces a route by one
+    /// of the same metric only.
+    fn is_unwanted(&self, route: Route) -> bool {
+        self.places.get(&place(route)) != Some(&route.way.metric())
     }
 
     /// Adds the routes to networks behind several tunnels, before those that each tunnel has for itself: in the table of policies, which
@@ -170,8 +184,8 @@ impl<'a> Collected<'a> {
             let route = Route { prefix, table, way };
             // Nobody else leads there, also while the link is down.
             self.reserved.insert(place(route));
-            if link.is_some() && self.places.insert(place(route)) {
-                self.routes.insert(route, &shared.active);
+            if link.is_some() {
+                self.add_route(&shared.active, route);
             }
         }
     }
@@ -241,14 +255,14 @@ pub(super) fn plan<'a>(
     for (name, wants) in wanted {
         collected.add_networks(netlink, name, wants, &addresses, &others, sharing);
     }
-    let Collected { rules, mut routes, places, missing_addresses, indices, .. } = collected;
     let present = kernel.routes()?;
     let is_ours = |route: &Route| match route.way {
-        Way::Link { index, .. } => indices.contains(&index) || TABLES.contains(&route.table),
+        Way::Link { index, .. } => collected.indices.contains(&index) || TABLES.contains(&route.table),
         Way::Nowhere | Way::Onward => own.is_none_or(|own| own.table == route.table),
     };
-    let unwanted = |route: &Route| is_ours(route) && !places.contains(&place(*route));
+    let unwanted = |route: &Route| is_ours(route) && collected.is_unwanted(*route);
     let unwanted_routes = present.iter().copied().filter(unwanted).collect();
+    let Collected { rules, mut routes, missing_addresses, .. } = collected;
     routes.retain(|route, _| !present.contains(route));
     let mut missing_routes: Vec<_> = routes.into_iter().collect();
     missing_routes.sort_by_key(|(route, _)| order(route.way));
@@ -284,13 +298,17 @@ impl Plan<'_> {
         for (index, address, owner) in &self.missing_addresses {
             outcome.note(owner, netlink.add_address(*index, *address));
         }
+        let mut refused = BTreeSet::new();
         for (route, owner) in self.missing_routes.iter().filter(|(route, _)| is_open(route)) {
-            outcome.note(owner, netlink.add_route(*route));
+            let added = netlink.add_route(*route);
+            refused.extend(added.is_err().then(|| place(*route)));
+            outcome.note(owner, added);
         }
         for rule in &self.unwanted_rules {
             outcome.note("", netlink.remove_rule(*rule));
         }
-        for route in &self.unwanted_routes {
+        // The route of another metric stays until the one that is wanted takes its place.
+        for route in self.unwanted_routes.iter().filter(|route| !refused.contains(&place(**route))) {
             outcome.note("", netlink.remove_route(*route));
         }
     }
@@ -315,4 +333,81 @@ type Place = (IpNet, u32, u8);
 /// Routes of the same place take the place of each other.
 fn place(route: Route) -> Place {
     (route.prefix, route.table, order(route.way))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+    use lab::Lab;
+    use std::process::Command;
+
+    fn ip(arguments: &str) -> String {
+        let done = Command::new("ip").args(arguments.split(' ')).output().expect("ip is there");
+        assert!(done.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).expect("text")
+    }
+
+    /// What leads to `prefix` by the link `tunnel`, once this metric is wanted.
+    fn routes_with(state: &mut State, prefix: &str, metric: u32) -> Vec<String> {
+        let prefix: IpNet = prefix.parse().expect("literal");
+        let key = (prefix, MAIN_TABLE);
+        let wants = Wants { routes: [key].into(), metrics: [(key, metric)].into(), ..Wants::default() };
+        state.want("tunnel", wants);
+        state.restore_all().expect("nothing is refused");
+        let family = if prefix.addr().is_ipv4() { "-4" } else { "-6" };
+        let shown = ip(&format!("{family} route show {prefix} dev tunnel"));
+        shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    }
+
+    #[test]
+    fn a_route_with_a_new_metric_takes_the_place_of_the_former_one() {
+        if !rustix::process::geteuid().is_root() {
+            assert!(std::env::var_os("NO_SKIP").is_none(), "needs root to make network namespaces");
+            return eprintln!("SKIPPED: needs root to make network namespaces");
+        }
+        let lab = Lab::new(&["metrics", "far"]).expect("root can make namespaces");
+        let (near, far) = (("metrics", "tunnel", "192.0.2.1/24"), ("far", "outside", "192.0.2.9/24"));
+        lab.connect(near, far).expect("veth exists");
+        lab.enter("metrics", || {
+            let mut state = State::default();
+            for prefix in ["10.0.0.0/8", "fd00:1::/32"] {
+                let has = if prefix.starts_with("10.") { "" } else { " metric 1024" };
+                for metric in [10, 200, 0, 10, 0, 200] {
+                    let shown = routes_with(&mut state, prefix, metric);
+                    let has = if metric == 0 { has.to_owned() } else { format!(" metric {metric}") };
+                    assert_eq!(shown.len(), 1, "metric {metric}: {shown:?}");
+                    assert!(
+                        format!("{} ", shown[0]).contains(&format!("{has} ")),
+                        "metric {metric}: {shown:?}"
+                    );
+                }
+            }
+        })
+        .expect("the namespace is there");
+    }
+
+    #[test]
+    fn a_route_stays_while_its_new_metric_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            assert!(std::env::var_os("NO_SKIP").is_none(), "needs root to make network namespaces");
+            return eprintln!("SKIPPED: needs root to make network namespaces");
+        }
+        let lab = Lab::new(&["metrics", "far"]).expect("root can make namespaces");
+        let (near, far) = (("metrics", "tunnel", "192.0.2.1/24"), ("far", "outside", "192.0.2.9/24"));
+        lab.connect(near, far).expect("veth exists");
+        lab.enter("metrics", || {
+            let mut state = State::default();
+            let (prefix, place) = ("10.0.0.0/8", "10.0.0.0/8 metric 200");
+            assert_eq!(routes_with(&mut state, prefix, 10).len(), 1);
+            ip(&format!("route add unreachable {place}"));
+            let wanted = state.wanted.get_mut("tunnel").expect("it was wanted");
+            wanted.metrics.values_mut().for_each(|metric| *metric = 200);
+            state.restore_all().expect_err("another program has the place");
+            assert!(ip("route show 10.0.0.0/8 dev tunnel").contains("metric 10 "));
+            ip(&format!("route delete unreachable {place}"));
+            assert_eq!(routes_with(&mut state, prefix, 200).len(), 1);
+        })
+        .expect("the namespace is there");
+    }
 }

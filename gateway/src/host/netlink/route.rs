@@ -13,6 +13,9 @@ use std::net::IpAddr;
 /// The metric of routes that are taken when there is no other.
 const LAST: u32 = 0xff00_0000;
 
+/// The metric that the kernel gives a route of IPv6 that was told none.
+const V6_METRIC: u32 = 1024;
+
 /// How packets leave the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outside {
@@ -71,7 +74,7 @@ impl Way {
     }
 
     /// Makes a route one of several for its prefix: what is without one has the kernel's, which is lower than the last.
-    fn metric(self) -> Option<u32> {
+    pub(in crate::host) fn metric(self) -> Option<u32> {
         match self {
             Self::Onward => Some(1),
             Self::Link { metric, .. } => Some(metric).filter(|metric| *metric != 0),
@@ -156,9 +159,13 @@ impl Netlink {
         }
     }
 
-    /// Takes a route away.
+    /// Takes a route away, and none of another metric.
     pub(in crate::host) fn remove_route(&mut self, route: Route) -> Result<(), NetlinkError> {
         let mut message = route_message(route);
+        if route.way.metric().is_none() && !route.prefix.addr().is_ipv4() {
+            // Without a metric, the kernel removes the route with the lowest one. Of IPv4, that is this route.
+            message.attributes.push(RouteAttribute::Priority(V6_METRIC));
+        }
         message.header.scope = RouteScope::NoWhere;
         let message = RouteNetlinkMessage::DelRoute(message);
         self.change(message, 0, || format!("remove route {}", route.prefix))
@@ -229,8 +236,7 @@ pub(super) fn route_of(message: &RouteMessage) -> Option<Route> {
     for attribute in &message.attributes {
         match attribute {
             RouteAttribute::Oif(oif) => index = Some(*oif),
-            // What the kernel gives a route of IPv6 that was told none.
-            RouteAttribute::Priority(it) if *it != 1024 => metric = *it,
+            RouteAttribute::Priority(it) if *it != V6_METRIC => metric = *it,
             RouteAttribute::PrefSource(address) => source = ip_address(address),
             _ => {}
         }
@@ -258,7 +264,7 @@ pub(super) fn prefix_of(message: &RouteMessage) -> Option<IpNet> {
 
 fn owner_of(message: &RouteMessage) -> Owner {
     // The kernel gives a route of IPv6 a metric if it was told none, and one of IPv4 not.
-    let default = (message.header.address_family == AddressFamily::Inet6).then_some(1024);
+    let default = (message.header.address_family == AddressFamily::Inet6).then_some(V6_METRIC);
     let protocol = match message.header.protocol {
         RouteProtocol::Other(number) => number.to_string(),
         known => format!("{known:?}").to_lowercase(),
