@@ -91,6 +91,10 @@ struct State {
     guard: Guard,
     /// Whether the log has reported a kernel that cannot guard.
     guard_failed: bool,
+    /// Whether the last comparison was refused something.
+    is_refused: bool,
+    /// Ends the wait of the watching thread, if there is one.
+    wake: Option<Arc<Wake>>,
     valid_mark: ValidMark,
     translator: Translator,
     zones: ZoneFilter,
@@ -243,8 +247,9 @@ impl Host {
         let sockets = watch::Sockets::open().map_err(failed)?;
         // A refusal for one tunnel does not stop the others; it is tried again with that tunnel.
         state.restore()?.log();
-        let state = Arc::new(Mutex::new(state));
         let (wake, stop) = (Arc::new(Wake::new().map_err(failed)?), Arc::new(AtomicBool::new(false)));
+        state.wake = Some(Arc::clone(&wake));
+        let state = Arc::new(Mutex::new(state));
         let watch = Watch::new(sockets, Arc::clone(&state), Arc::clone(&wake), Arc::clone(&stop));
         let thread = thread::Builder::new().name("routes".to_owned()).spawn(move || {
             Rights::Network.keep();
@@ -287,7 +292,10 @@ impl Host {
 
     /// Translates addresses by these rules. If the kernel refuses them, the former ones stay.
     pub fn translate(&self, nat: &Nat) -> Result<(), NetlinkError> {
-        self.lock().translator.set(nat).map_err(|error| NetlinkError {
+        let mut state = self.lock();
+        let set = state.translator.set(nat);
+        state.wake_if_unfinished();
+        set.map_err(|error| NetlinkError {
             fix: "\n  fix: modprobe nft_nat nft_masq, with Linux 5.2 or later".to_owned(),
             ..NetlinkError::new("rules of nf_tables", &error)
         })
@@ -300,7 +308,10 @@ impl Host {
 
     /// Filters packets between zones: they must pass each of these policies. If the kernel refuses one, the former ones stay.
     pub fn filter(&self, policies: &[Firewall]) -> Result<(), FilterError> {
-        self.lock().zones.set(policies)
+        let mut state = self.lock();
+        let set = state.zones.set(policies);
+        state.wake_if_unfinished();
+        set
     }
 
     /// The reader of what rules of `firewall` have counted.
@@ -446,6 +457,26 @@ impl State {
 
     /// Adds what the kernel lacks, and removes what it should not have.
     fn restore(&mut self) -> Result<Outcome, NetlinkError> {
+        let outcome = self.restore_once();
+        self.is_refused = !outcome.as_ref().is_ok_and(|outcome| outcome.errors.is_empty());
+        self.wake_if_unfinished();
+        outcome
+    }
+
+    /// Whether the kernel lacks something that the next comparison may put back.
+    fn is_unfinished(&self) -> bool {
+        let is_trusted = self.translator.is_trusted() && self.zones.is_trusted();
+        self.is_refused || self.guard_failed || !is_trusted
+    }
+
+    /// Has the watching thread compare again after a pause, if the kernel lacks something. It may not tell of a change that it refuses.
+    fn wake_if_unfinished(&self) {
+        if let Some(wake) = self.wake.as_ref().filter(|_| self.is_unfinished()) {
+            wake.notify();
+        }
+    }
+
+    fn restore_once(&mut self) -> Result<Outcome, NetlinkError> {
         let failed = |error| NetlinkError::new("rtnetlink", &error);
         let mut kernel = self.kernel.take().map_or_else(Kernel::open, Ok).map_err(failed)?;
         let outcome = self.restore_in(&mut kernel)?;
@@ -465,8 +496,7 @@ impl State {
     /// The same, unless the kernel has been told nothing by others since.
     fn restore_if_disturbed(&mut self) -> Result<Outcome, NetlinkError> {
         let is_undisturbed = self.kernel.as_mut().is_some_and(Kernel::is_undisturbed);
-        let is_trusted =
-            || self.guard.is_trusted() && self.translator.is_trusted() && self.zones.is_trusted();
+        let is_trusted = || self.guard.is_trusted() && !self.is_unfinished();
         if is_undisturbed && (self.own.is_some() || is_trusted()) {
             return Ok(Outcome::default());
         }

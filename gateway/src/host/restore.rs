@@ -63,6 +63,12 @@ impl Outcome {
         }
     }
 
+    /// Something that must always be there was put back, or was not.
+    fn note_restored(&mut self, owner: &str, what: String, outcome: Result<(), NetlinkError>) {
+        self.restored.extend(outcome.is_ok().then_some(what));
+        self.note(owner, outcome);
+    }
+
     fn note(&mut self, owner: &str, outcome: Result<(), NetlinkError>) {
         self.errors.extend(outcome.err().map(|error| (owner.to_owned(), error)));
     }
@@ -284,12 +290,12 @@ impl Plan<'_> {
     /// Adds what closes: routes that lead nowhere or go on, and rules. What is refused keeps nothing else back.
     pub(super) fn close(&self, netlink: &mut Netlink, outcome: &mut Outcome) {
         for (route, owner) in self.missing_routes.iter().filter(|(route, _)| !is_open(route)) {
-            outcome.restored.push(format!("the route {} of table {}", route.prefix, route.table));
-            outcome.note(owner, netlink.add_route(*route));
+            let what = format!("the route {} of table {}", route.prefix, route.table);
+            outcome.note_restored(owner, what, netlink.add_route(*route));
         }
         for (rule, owner) in &self.missing_rules {
-            outcome.restored.push(format!("the rule {}", rule.priority()));
-            outcome.note(owner, netlink.add_rule(*rule));
+            let what = format!("the rule {}", rule.priority());
+            outcome.note_restored(owner, what, netlink.add_rule(*rule));
         }
     }
 

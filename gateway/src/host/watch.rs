@@ -25,6 +25,10 @@ const MOST: Duration = Duration::from_secs(1);
 const PEACE: Duration = Duration::from_secs(10);
 /// The same message is logged once in this time.
 const QUIET: Duration = Duration::from_secs(60);
+/// The pause before something is put back that the kernel has refused, as it does for want of memory; it doubles.
+const RETRY: Duration = Duration::from_secs(1);
+/// Less than [`QUIET`]: what is refused for good is logged once.
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
 /// The sockets for the kernel's notifications.
 pub(super) struct Sockets {
@@ -46,6 +50,7 @@ pub(super) struct Watch {
     wake: Arc<Wake>,
     stop: Arc<AtomicBool>,
     pace: Pace,
+    retry: Retry,
     said: BTreeMap<String, Instant>,
 }
 
@@ -80,6 +85,36 @@ impl Pace {
     }
 }
 
+/// When something is compared again although no event comes: the last comparison was refused something.
+#[derive(Default)]
+struct Retry {
+    /// The pause, and its end.
+    paused: Option<(Duration, Instant)>,
+}
+
+impl Retry {
+    /// The last comparison was refused something, or not.
+    fn note(&mut self, now: Instant, is_refused: bool) {
+        self.paused = match self.paused.filter(|_| is_refused) {
+            Some((pause, end)) if now >= end => {
+                let pause = (pause * 2).min(LONGEST_RETRY);
+                Some((pause, now + pause))
+            }
+            None if is_refused => Some((RETRY, now + RETRY)),
+            paused => paused,
+        };
+    }
+
+    /// How long an event is waited for; without an end if nothing was refused.
+    fn wait(&self, now: Instant) -> Option<Duration> {
+        self.paused.map(|(_, end)| end.saturating_duration_since(now))
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.wait(now) == Some(Duration::ZERO)
+    }
+}
+
 impl Watch {
     pub(super) fn new(
         sockets: Sockets,
@@ -89,13 +124,16 @@ impl Watch {
     ) -> Self {
         let now = Instant::now();
         let pace = Pace { compared: now, lost: now, delay: SETTLE };
-        Self { sockets, state, wake, stop, pace, said: BTreeMap::new() }
+        Self { sockets, state, wake, stop, pace, retry: Retry::default(), said: BTreeMap::new() }
     }
 
     pub(super) fn run(mut self) {
         while !self.stop.load(Ordering::Relaxed) {
+            let is_refused = self.state.lock().unwrap_or_else(PoisonError::into_inner).is_unfinished();
+            self.retry.note(Instant::now(), is_refused);
+            let limit = self.retry.wait(Instant::now());
             let tables = self.sockets.tables.as_ref().map(AsFd::as_fd);
-            match self.wake.wait([Some(self.sockets.network.as_fd()), tables]) {
+            match self.wake.wait_at_most([Some(self.sockets.network.as_fd()), tables], limit) {
                 Ok([network, tables]) => self.changed(network, tables),
                 Err(error) => return tracing::error!("routes and rules are kept no more: {error}"),
             }
@@ -105,7 +143,8 @@ impl Watch {
     fn changed(&mut self, network: bool, tables: bool) {
         let mut network = if network { self.network_change() } else { None };
         let tables = tables && self.table_was_changed();
-        if network.is_none() && !tables || self.stop.load(Ordering::Relaxed) {
+        let is_retry = network.is_none() && !tables;
+        if is_retry && !self.retry.is_due(Instant::now()) || self.stop.load(Ordering::Relaxed) {
             return;
         }
         let filter = self.put_back_filter();
@@ -122,20 +161,31 @@ impl Watch {
         for follower in followers {
             follower();
         }
-        match restored {
+        let refused = match restored {
             Ok(mut outcome) => {
                 outcome.restored.extend(filter.restored);
                 outcome.errors.extend(filter.errors);
                 self.pace.note(Instant::now(), !outcome.restored.is_empty());
                 self.say_restored(&outcome.restored);
-                for (name, error) in outcome.errors {
-                    self.say(format!("{}: {error}", shown(&name)));
-                }
+                outcome.errors.iter().map(|(name, error)| format!("{}: {error}", shown(name))).collect()
             }
             Err(error) => {
                 self.pace.note(Instant::now(), true);
-                self.say(error.to_string());
+                vec![error.to_string()]
             }
+        };
+        for what in refused {
+            self.say_refused(what, is_retry);
+        }
+    }
+
+    /// Logs what was refused. A retry that is refused the same is not news.
+    fn say_refused(&mut self, what: String, is_retry: bool) {
+        let now = Instant::now();
+        let recent = self.said.get_mut(&what).filter(|at| is_retry && now.duration_since(**at) < QUIET);
+        match recent {
+            Some(at) => *at = now,
+            None => self.say(what),
         }
     }
 
@@ -217,6 +267,7 @@ mod tests {
     use super::*;
     use config::Settings;
     use lab::{Lab, wait_until};
+    use rustix::net::sockopt::{set_socket_recv_buffer_size, socket_recv_buffer_size};
 
     #[test]
     fn the_zone_firewall_is_put_back_before_the_pause() {
@@ -243,6 +294,66 @@ mod tests {
         })
         .expect("the namespace is there");
         wait_until(Duration::from_secs(30), || table().is_ok()).expect("it is put back");
+    }
+
+    #[test]
+    fn what_was_refused_is_put_back_although_no_event_comes() {
+        if !rustix::process::geteuid().is_root() {
+            assert!(std::env::var_os("NO_SKIP").is_none(), "needs root to make network namespaces");
+            return eprintln!("SKIPPED: needs root to make network namespaces");
+        }
+        let lab = Lab::new(&["retry"]).expect("root can make namespaces");
+        let text = "set firewall zone A member interface eth0";
+        let settings = config::parse(text).and_then(|tree| Settings::new(&tree)).expect("right").0;
+        lab.enter("retry", || {
+            let state = Arc::new(Mutex::new(State::default()));
+            state.lock().expect("whole").zones.set(&[settings.firewall]).expect("nf_tables is there");
+            let resize = |size: Option<usize>| {
+                let mut state = state.lock().expect("whole");
+                let socket = state.zones.table().open().expect("open");
+                let before = socket_recv_buffer_size(socket).expect("known");
+                set_socket_recv_buffer_size(socket, size.unwrap_or(1)).expect("set");
+                before / 2
+            };
+            let is_trusted = || state.lock().expect("whole").zones.is_trusted();
+            // The kernel's answers do not fit.
+            let size = resize(None);
+            let (wake, stop) = (Arc::new(Wake::new().expect("a wake")), Arc::new(AtomicBool::new(false)));
+            let sockets = Sockets::open().expect("sockets");
+            let watch = Watch::new(sockets, Arc::clone(&state), Arc::clone(&wake), Arc::clone(&stop));
+            let thread = thread::spawn(move || watch.run());
+            lab.run("retry", "nft", &["delete", "table", "inet", "postern-firewall"]).expect("deleted");
+            wait_until(Duration::from_secs(30), || !is_trusted()).expect("it is lost");
+            // Until the comparison has ended that the event has begun.
+            thread::sleep(SETTLE * 10);
+            assert!(!is_trusted(), "no answer fits");
+            resize(Some(size));
+            wait_until(Duration::from_secs(30), is_trusted).expect("it is put back");
+            stop.store(true, Ordering::Relaxed);
+            wake.notify();
+            thread.join().expect("no panic");
+        })
+        .expect("the namespace is there");
+    }
+
+    #[test]
+    fn retries_come_less_often_until_nothing_is_refused() {
+        let (mut retry, mut now) = (Retry::default(), Instant::now());
+        assert_eq!(retry.wait(now), None);
+        for seconds in [1, 2, 4, 8, 16, 30, 30] {
+            retry.note(now, true);
+            assert_eq!(retry.wait(now), Some(Duration::from_secs(seconds)));
+            now += Duration::from_millis(500);
+            // An event does not put it off.
+            retry.note(now, true);
+            assert!(!retry.is_due(now));
+            now += retry.wait(now).expect("something is refused");
+            assert!(retry.is_due(now));
+        }
+        retry.note(now, false);
+        assert_eq!(retry.wait(now), None);
+        retry.note(now, true);
+        assert_eq!(retry.wait(now), Some(RETRY));
     }
 
     #[test]
