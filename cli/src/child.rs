@@ -3,6 +3,7 @@
 
 use crate::{Failure, Outcome};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -80,16 +81,21 @@ fn pause_of(next: Duration, ran: Duration) -> Duration {
 fn is_ended(socket: &UnixStream, event: PollFlags, wait: Option<Duration>) -> Result<bool, Failure> {
     let mut waits = [PollFd::new(socket, event)];
     let wait = wait.map(Timespec::try_from).transpose()?;
-    poll(&mut waits, wait.as_ref())?;
+    // A signal that is ignored ends a wait too.
+    retry_on_intr(|| poll(&mut waits, wait.as_ref()))?;
     Ok(waits[0].revents().contains(PollFlags::HUP))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::{Signal, kill_process};
+    use rustix::thread::gettid;
     use std::cell::Cell;
     use std::io::Write;
     use std::net::Shutdown;
+    use std::sync::mpsc;
+    use std::thread;
 
     #[test]
     fn a_process_that_ran_for_long_is_started_again_soon() {
@@ -104,6 +110,25 @@ mod tests {
         assert!(!is_ended(&ours, PollFlags::empty(), Some(Duration::from_millis(1))).expect("polled"));
         drop(daemon);
         assert!(is_ended(&ours, PollFlags::empty(), Some(Duration::from_secs(600))).expect("polled"));
+    }
+
+    #[test]
+    fn an_ignored_signal_does_not_end_a_supervisor_that_waits() {
+        let _ignores = ignore_signals().expect("a runtime");
+        let (daemon, ours) = UnixStream::pair().expect("sockets");
+        let (send, thread) = mpsc::channel();
+        let waits = thread::spawn(move || {
+            send.send(gettid()).expect("it is waited for");
+            is_ended(&ours, PollFlags::IN, None).map_err(|error| error.to_string())
+        });
+        let thread = thread.recv().expect("it has started");
+        // The kernel prefers the thread of this number. It may not be waiting yet.
+        for _ in 0..20 {
+            let _ = kill_process(thread, Signal::HUP);
+            thread::sleep(Duration::from_millis(10));
+        }
+        drop(daemon);
+        assert_eq!(waits.join().expect("no panic"), Ok(true));
     }
 
     #[test]

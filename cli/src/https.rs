@@ -101,6 +101,8 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     log::start()?;
     privilege::drop_all()?;
     let socket = child::socket()?;
+    // A service manager sends signals to all processes. This one ends with the daemon.
+    let _ignores = child::ignore_signals()?;
     let Arguments { api, state, config, server } = arguments;
     if server {
         return answer_requests(socket, Place { api, state }, &config);

@@ -75,6 +75,8 @@ fn this_program(api: &Path, master: &Path) -> Command {
 pub(crate) fn run(Arguments { api, master, supervise, worker }: Arguments) -> Outcome {
     log::start()?;
     privilege::drop_all()?;
+    // A service manager sends signals to all processes. One of the daemon ends with it, and one that was started by hand by a signal.
+    let _ignores = (supervise || worker).then(child::ignore_signals).transpose()?;
     if supervise {
         return child::supervise(&child::socket()?, "the sub-agent of snmpd", || {
             let mut command = this_program(&api, &master);
