@@ -195,7 +195,8 @@ fn at(path: &Path, error: Failure) -> Failure {
     format!("{}: {error}", path.display()).into()
 }
 
-fn sockets() -> Vec<PathBuf> {
+/// Where daemons may listen: some of the sockets may be left over.
+pub(crate) fn sockets() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(api::DIRECTORY).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "sock"));

@@ -1,12 +1,18 @@
 //! `postern close` and `postern open`: block or release protected prefixes while no daemon runs.
 
-use crate::{Outcome, log, privilege};
+use crate::{Outcome, client, log, privilege};
 use clap::Args;
 use gateway::daemon;
 use gateway::daemon::file::ConfigFile;
 use gateway::host;
 use gateway::host::Host;
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::Pid;
+use std::ffi::OsString;
+use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -51,6 +57,39 @@ pub(crate) fn close(arguments: &Close) -> Outcome {
     Ok(())
 }
 
+/// A process of `postern openvpn` in this network namespace, with its interface: its routes and rules would be removed too. Each such
+/// process has a socket, named after the interface and maybe the namespace.
+fn openvpn_process() -> Option<(String, Pid)> {
+    client::sockets().into_iter().find_map(|socket| {
+        let process = listener(&socket).filter(|it| is_openvpn(*it) && shares_network(*it))?;
+        let name = socket.file_stem()?.to_string_lossy().into_owned();
+        Some((name.split('@').next()?.to_owned(), process))
+    })
+}
+
+/// The process that listens on a socket.
+fn listener(socket: &Path) -> Option<Pid> {
+    let stream = UnixStream::connect(socket).ok()?;
+    Some(socket_peercred(&stream).ok()?.pid)
+}
+
+fn is_openvpn(process: Pid) -> bool {
+    fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| has_verb_openvpn(&line))
+}
+
+/// Whether the command line of proc(5) is one of `postern openvpn`.
+fn has_verb_openvpn(line: &[u8]) -> bool {
+    let words = line.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec()));
+    crate::command_line(words).get(1).is_some_and(|verb| verb == "openvpn")
+}
+
+/// Whether a process is in the network namespace of this one, as far as it can be seen.
+fn shares_network(process: Pid) -> bool {
+    let namespace = |of: &str| fs::metadata(format!("/proc/{of}/ns/net")).ok().map(|it| (it.dev(), it.ino()));
+    let its = namespace(&process.to_string());
+    its.is_none() || its == namespace("thread-self")
+}
+
 /// Releases what an earlier daemon or `postern close` has left blocked.
 pub(crate) fn open(arguments: &Open) -> Outcome {
     log::start()?;
@@ -58,8 +97,39 @@ pub(crate) fn open(arguments: &Open) -> Outcome {
         let api = arguments.api.display();
         return Err(format!("a daemon serves {api} and would close them again\n  fix: systemctl stop postern, then postern open").into());
     }
+    // First: it looks at processes of another user.
+    if let Some((interface, process)) = openvpn_process() {
+        return Err(format!("postern openvpn, process {process}, serves {interface} and keeps its traffic inside\n  fix: kill {process}, then postern open").into());
+    }
     privilege::drop_unneeded(privilege::Needs::default())?;
     host::open()?;
     println!("no protected prefix is blocked any more");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::getpid;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_process_of_openvpn_is_known_by_its_command_line() {
+        assert!(has_verb_openvpn(b"postern\0openvpn\0--config\0a.conf\0"));
+        assert!(has_verb_openvpn(b"/usr/sbin/openvpn\0--config\0a.conf\0"));
+        assert!(!has_verb_openvpn(b"postern\0run\0--config\0openvpn\0"));
+        assert!(!has_verb_openvpn(b"postern-wireguard\0wg0\0"));
+        assert!(!has_verb_openvpn(b""));
+    }
+
+    #[test]
+    fn the_process_of_a_socket_is_found_while_it_listens() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tun0.sock");
+        let bound = UnixListener::bind(&path).expect("a socket");
+        assert_eq!(listener(&path), Some(getpid()));
+        assert!(shares_network(getpid()));
+        drop(bound);
+        assert_eq!(listener(&path), None, "what is left of the socket is no process");
+    }
 }
