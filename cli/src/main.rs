@@ -47,6 +47,7 @@ mod login;
 mod machine;
 mod manual;
 mod monitor;
+mod only_one;
 mod openvpn;
 mod operational;
 mod output;

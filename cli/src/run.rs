@@ -4,7 +4,7 @@ use crate::engines;
 use crate::place::{API, CONFIG, state_of};
 use crate::privilege::{self, Needs};
 use crate::service_user::User;
-use crate::{Outcome, agentx, alerter, archiver, dhcp, dns, https, log, machine, service_user};
+use crate::{Outcome, agentx, alerter, archiver, dhcp, dns, https, log, machine, only_one, service_user};
 use clap::Args;
 use config::Settings;
 use crypto::choice::{Choice, Subject};
@@ -106,6 +106,7 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
         println!("{}: {}, nothing wrong", arguments.config.display(), counted(&read.settings));
         return Ok(());
     }
+    let _claimed = only_one::claim(user.as_ref())?;
     occupied::look(daemon::requirements(&read.settings).ports.into_iter());
     service_user::report(user.as_ref());
     // While this process may still start one that keeps its rights.

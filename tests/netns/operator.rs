@@ -150,6 +150,22 @@ fn a_status_says_what_is_up_and_what_the_kernel_does_not_forward() {
 }
 
 #[test]
+fn a_second_daemon_in_a_namespace_is_refused_and_changes_nothing() {
+    let Some(mut lab) = sites() else { return };
+    let mut first = Site::new(&lab, "a", &key_pair().0);
+    first.write(&lines(0, &key_pair().1, &[]));
+    first.start(&mut lab);
+    let second = Site::new(&lab, "a", &key_pair().0);
+    second.write(&lines(0, &key_pair().1, &[]));
+    let error = refused(&lab, &second, &[]);
+    assert!(
+        error.contains("another postern run") && error.contains("serves this network namespace"),
+        "{error}"
+    );
+    assert!(lab.ip("a", "link show wg0").is_ok() && !first.logged().contains("put back"));
+}
+
+#[test]
 fn a_name_that_another_interface_has_is_said_with_what_it_is() {
     let Some(mut lab) = sites() else { return };
     let mut site = Site::new(&lab, "a", &key_pair().0);

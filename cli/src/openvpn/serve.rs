@@ -120,7 +120,7 @@ pub(super) fn start(
             managed,
             pid_file,
         };
-        let outcome = served.run(plan, caller).await;
+        let outcome = Box::pin(served.run(plan, caller)).await;
         asks::finish(&told, &outcome).await;
         outcome
     })
