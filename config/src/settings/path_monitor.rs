@@ -102,7 +102,8 @@ impl Reader {
         for interface in tree.values("interface") {
             self.peers_as_targets(tree, interface, settings, &mut monitor.targets);
         }
-        if monitor.targets.is_empty() && monitor.reflector.is_none() {
+        // Why the peers of an interface are not probed is said already.
+        if monitor.targets.is_empty() && monitor.reflector.is_none() && tree.values("interface").is_empty() {
             self.warn(format!(
                 "{PATH} probes nothing: set {PATH} target NAME address ADDRESS, or {PATH} interface wg0"
             ));
@@ -227,10 +228,11 @@ impl Reader {
             .filter(|target| target.interface == interface)
             .map(|target| target.peer.clone())
             .collect();
-        let mut left_out = 0;
+        let (mut left_out, mut without_address) = (0, Vec::new());
         for (name, peer) in wireguard.peers.iter().filter(|(name, _)| !named.contains(*name)) {
             let Some(address) = peer.allowed_ips.iter().find(|it| it.prefix_len() == it.max_prefix_len())
             else {
+                without_address.push(name.as_str());
                 continue;
             };
             if targets.len() >= MOST_TARGETS {
@@ -250,6 +252,16 @@ impl Reader {
                 searches_mtu: !tree.has("disable-mtu-search"),
             };
             targets.insert(format!("{interface}/{name}"), target);
+        }
+        if let Some(first) = without_address.first() {
+            let others = match without_address.len() - 1 {
+                0 => String::new(),
+                count => format!(", and {count} others"),
+            };
+            self.warn(format!(
+                "{PATH} interface {interface}: peer {first} is not probed, as none of its allowed-ips is a single address{others}\n  \
+                 fix: set {PATH} target {first} address ADDRESS, and set {PATH} target {first} interface {interface}"
+            ));
         }
         if left_out > 0 {
             self.warn(format!(
@@ -408,7 +420,8 @@ set interfaces wireguard wg0 peer paris allowed-ips 10.2.0.0/16
 
     #[test]
     fn all_peers_with_a_single_address_are_probed_but_those_that_have_a_target() {
-        let (monitor, _) = checked(&["interface wg0", "interval 5"]).expect("right");
+        let (monitor, warnings) = checked(&["interface wg0", "interval 5"]).expect("right");
+        assert!(warnings.len() == 1 && warnings[0].contains("peer paris is not probed"), "{warnings:?}");
         assert_eq!(monitor.targets.keys().collect::<Vec<_>>(), ["wg0/berlin"], "paris has only a network");
         assert_eq!(monitor.targets["wg0/berlin"].interval, 5);
         let (monitor, _) = checked(&["interface wg0", "target b address 10.2.1.9", "target b interface wg0"])
