@@ -70,20 +70,19 @@ pub fn run() -> Outcome<Report> {
     })
 }
 
-/// CPU features that the compiler could use beyond the baseline of the target.
+/// The processor that the program is built for, and CPU features that the compiler could use beyond the baseline of the target.
 fn features() -> String {
+    let cpu = env!("POSTERN_CPU");
     let known = [
         ("avx2", cfg!(target_feature = "avx2")),
         ("avx512f", cfg!(target_feature = "avx512f")),
         ("aes", cfg!(target_feature = "aes")),
-        ("neon", cfg!(target_feature = "neon")),
+        ("neon", cfg!(built_with_neon)),
     ];
     let used: Vec<&str> = known.into_iter().filter_map(|(name, on)| on.then_some(name)).collect();
-    if used.is_empty() {
-        "for any processor of this architecture".to_owned()
-    } else {
-        format!("with {}", used.join(", "))
-    }
+    let processor = if cpu.is_empty() { "any processor of this architecture" } else { cpu };
+    let with = if used.is_empty() { String::new() } else { format!(", with {}", used.join(", ")) };
+    format!("for {processor}{with}")
 }
 
 fn memory() {

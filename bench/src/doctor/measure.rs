@@ -51,7 +51,7 @@ pub fn gather(program: &Path) -> Outcome<Inputs> {
 fn build() -> Build {
     Build {
         architecture: std::env::consts::ARCH.to_owned(),
-        neon: cfg!(target_feature = "neon"),
+        neon: cfg!(built_with_neon),
         debug: cfg!(debug_assertions),
     }
 }
