@@ -34,6 +34,7 @@ say() { printf '\033[1m[dist]\033[0m %s\n' "$*"; }
 fail() { printf '%s\n' "$@" >&2; exit 1; }
 if [ -n "${PGO:-}" ]; then
   # A second build is made in another folder.
+  [ -z "$TARGET" ] || fail "a profile is for the processor of this machine, and TARGET=$TARGET is set" "  fix: leave out PGO or TARGET"
   PGO=$(realpath -e "$PGO") || fail "  fix: make profile"
   export PGO
 fi
@@ -53,6 +54,7 @@ build() {
   local crates=${CARGO_HOME:-$HOME/.cargo} by_profile=
   if [ -n "${PGO:-}" ]; then
     # Under a name by its content: cargo builds again for other flags, and not for other files.
+    mkdir -p target
     by_profile=$PWD/target/$(sha256sum "$PGO" | cut -c -16).profdata
     cp "$PGO" "$by_profile"
     by_profile=-Cprofile-use=$by_profile
