@@ -8,6 +8,7 @@ use gateway::api::model::Problem;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, StatusCode};
+use rustix::process::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -177,6 +178,15 @@ impl fmt::Display for Broken {
 }
 
 impl std::error::Error for Broken {}
+
+/// The user at the other end of a socket, and its process, unless it is in another PID namespace.
+pub(crate) fn peer_of(stream: std::os::unix::net::UnixStream) -> Option<(u32, Option<Pid>)> {
+    stream.set_nonblocking(true).ok()?;
+    let runtime = runtime().ok()?;
+    let _entered = runtime.enter();
+    let peer = tokio::net::UnixStream::from_std(stream).ok()?.peer_cred().ok()?;
+    Some((peer.uid(), peer.pid().and_then(Pid::from_raw)))
+}
 
 fn runtime() -> Result<Runtime, Failure> {
     Ok(Builder::new_current_thread().enable_all().build()?)

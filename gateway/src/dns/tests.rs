@@ -147,6 +147,7 @@ async fn the_end_waits_for_the_helper_and_keeps_nothing_else_waiting() {
     theirs.set_nonblocking(true).expect("a socket");
     let name_servers = NameServers::start(ours).expect("a thread");
     name_servers.set(request("tun0", "10.8.0.1")).expect("it is sent");
+    let is_answered = std::cell::Cell::new(false);
     // The helper answers both requests in the only thread of the runtime, which the end must not block.
     let theirs = tokio::net::UnixStream::from_std(theirs).expect("a socket");
     let helper = async {
@@ -155,11 +156,18 @@ async fn the_end_waits_for_the_helper_and_keeps_nothing_else_waiting() {
         for _ in 0..2 {
             requests.next_line().await.expect("a socket").expect("a request");
         }
-        answers.write_all("{\"Done\":\"\"}\n".repeat(2).as_bytes()).await.expect("a socket");
+        answers.write_all(b"{\"Done\":\"\"}\n").await.expect("a socket");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        is_answered.set(true);
+        answers.write_all(b"{\"Done\":\"\"}\n").await.expect("a socket");
         (requests, answers)
     };
+    let end = async {
+        name_servers.put_back("tun0").await;
+        assert!(is_answered.get(), "the first answer is to the other request");
+    };
     let begun = std::time::Instant::now();
-    let (_open, ()) = tokio::join!(helper, name_servers.put_back("tun0"));
+    let (_open, ()) = tokio::join!(helper, end);
     assert!(begun.elapsed() < PATIENCE);
 }
 
