@@ -9,9 +9,40 @@ use std::collections::BTreeSet;
 
 /// Gives the branch at `path`, which ends in a name that the user has chosen, another name. What refers to it follows.
 pub fn rename(tree: &mut Tree, path: &Path, new: &str) -> Result<(), ConfigError> {
-    let (tag, old) = copied(tree, path, new)?;
+    let mut renamed = tree.clone();
+    let (tag, old) = copied(&mut renamed, path, new)?;
     let words = path.words();
-    tree.remove(&words, None);
+    renamed.remove(&words, None);
+    let branch = tree.at(&words);
+    for (old, new) in names(tag, &words, branch, (old, new)) {
+        follow(&mut renamed, tag, &old, &new)?;
+    }
+    *tree = renamed;
+    Ok(())
+}
+
+/// The names that change with that of a branch: an interface has its VLANs, such as eth0.7, and is excluded as !eth0.
+fn names(tag: &Tag, path: &[&str], branch: Option<&Tree>, (old, new): (&str, &str)) -> Vec<(String, String)> {
+    if is_vlan(tag) {
+        let parent = path.iter().rev().nth(2).copied().unwrap_or_default();
+        return with_exclusion(format!("{parent}.{old}"), format!("{parent}.{new}")).into();
+    }
+    if !is_interface(tag) {
+        return vec![(old.to_owned(), new.to_owned())];
+    }
+    let vlans = branch.and_then(|branch| branch.at(&["vif"])).into_iter().flat_map(Tree::children);
+    let vlans = vlans.map(|(id, _)| (format!("{old}.{id}"), format!("{new}.{id}")));
+    let all = [(old.to_owned(), new.to_owned())].into_iter().chain(vlans);
+    all.flat_map(|(old, new)| with_exclusion(old, new)).collect()
+}
+
+fn with_exclusion(old: String, new: String) -> [(String, String); 2] {
+    let excluded = (format!("!{old}"), format!("!{new}"));
+    [(old, new), excluded]
+}
+
+/// Changes a name in all values and branches that refer to what the tag names.
+fn follow(tree: &mut Tree, tag: &Tag, old: &str, new: &str) -> Result<(), ConfigError> {
     let referring: Vec<Path> = statements(tree)
         .iter()
         .filter(|it| {
@@ -26,6 +57,9 @@ pub fn rename(tree: &mut Tree, path: &Path, new: &str) -> Result<(), ConfigError
     for branch in referring_branches(tree, tag, old) {
         let words = branch.words();
         let to: Vec<&str> = words[..words.len() - 1].iter().copied().chain([new]).collect();
+        if tree.at(&to).is_some() {
+            return Err(is_set(&to));
+        }
         if let Some(moved) = tree.at(&words).cloned() {
             tree.remove(&words, None);
             tree.insert(&to, moved);
@@ -34,12 +68,21 @@ pub fn rename(tree: &mut Tree, path: &Path, new: &str) -> Result<(), ConfigError
     Ok(())
 }
 
+fn is_interface(tag: &Tag) -> bool {
+    tag.path.starts_with("interfaces ") && tag.path.split(' ').count() == 3
+}
+
+fn is_vlan(tag: &Tag) -> bool {
+    tag.path.ends_with(" vif <vlan>")
+}
+
 /// Whether values or names of this type are names of what the tag names. All interfaces share their names.
 fn refers(kind: Type, tag: &Tag) -> bool {
-    let is_interface = tag.path.starts_with("interfaces ") && tag.path.split(' ').count() == 3;
     match kind {
         Type::Reference(target) => target == tag.path,
-        Type::Matching(Matching::Link | Matching::Links) | Type::Interface(_) => is_interface,
+        Type::Matching(Matching::Link | Matching::Links) | Type::Interface(_) => {
+            is_interface(tag) || is_vlan(tag)
+        }
         _ => false,
     }
 }
@@ -58,6 +101,12 @@ fn referring_branches(tree: &Tree, tag: &Tag, old: &str) -> BTreeSet<Path> {
         }
     }
     branches
+}
+
+fn is_set(path: &[&str]) -> ConfigError {
+    let path = path.join(" ");
+    ConfigError::new(Location::default(), format!("{path} is set already"))
+        .fix(format!("choose another name, or delete {path}"))
 }
 
 /// Sets under another name what is set at `path`, which ends in a name that the user has chosen.
@@ -96,8 +145,7 @@ fn copied<'a>(tree: &mut Tree, path: &'a Path, new: &str) -> Result<(&'static Ta
     tag.kind.check(new).map_err(error)?;
     let to: Vec<&str> = kind.iter().copied().chain([new]).collect();
     if tree.at(&to).is_some() {
-        let to = to.join(" ");
-        return Err(error(format!("{to} is set already")).fix(format!("choose another name, or delete {to}")));
+        return Err(is_set(&to));
     }
     let branch = tree.at(&words).cloned().ok_or_else(|| error(format!("{path} is not set")))?;
     tree.insert(&to, branch);
@@ -141,6 +189,32 @@ mod tests {
         assert_eq!(tree, parse(&after).expect("right"), "a rule set is no interface");
         rename(&mut tree, &Path::new(["firewall", "zone", "VPN"]), "TUNNELS").expect("renamed");
         assert_eq!(tree, parse(&after.replace("VPN", "TUNNELS")).expect("right"));
+    }
+
+    #[test]
+    fn exclusions_and_vlans_follow_their_interface_and_nothing_is_overwritten() {
+        let before = "set interfaces ethernet eth0 vif 7 address 10.7.0.1/24\n\
+            set firewall zone LAN member interface eth0.7\n\
+            set nat source rule 1 outbound-interface name !eth0\n\
+            set nat source rule 2 outbound-interface name !eth0.7\n\
+            set nat source rule 3 outbound-interface name eth0*\n\
+            set protocols static route 192.0.2.0/24 interface eth0.7";
+        let eth0 = Path::new(["interfaces", "ethernet", "eth0"]);
+        let mut tree = parse(before).expect("right");
+        rename(&mut tree, &eth0, "eth1").expect("renamed");
+        let after = before.replace("eth0", "eth1").replace("eth1*", "eth0*");
+        assert_eq!(tree, parse(&after).expect("right"));
+        let vlan = Path::new(["interfaces", "ethernet", "eth1", "vif", "7"]);
+        rename(&mut tree, &vlan, "8").expect("renamed");
+        let after = after.replace("vif 7", "vif 8").replace("eth1.7", "eth1.8");
+        assert_eq!(tree, parse(&after).expect("right"));
+        tree = parse(&(after.clone() + "\nset protocols static route 192.0.2.0/24 interface eth1.9"))
+            .expect("right");
+        let kept = tree.clone();
+        let vlan = Path::new(["interfaces", "ethernet", "eth1", "vif", "8"]);
+        let error = rename(&mut tree, &vlan, "9").expect_err("the route is there").to_string();
+        assert!(error.contains("interface eth1.9 is set already"), "{error}");
+        assert_eq!(tree, kept);
     }
 
     #[test]
