@@ -6,7 +6,6 @@ use gateway::daemon;
 use gateway::daemon::file::ConfigFile;
 use gateway::host;
 use gateway::host::Host;
-use rustix::net::sockopt::socket_peercred;
 use rustix::process::Pid;
 use std::ffi::OsString;
 use std::fs;
@@ -69,8 +68,8 @@ fn openvpn_process() -> Option<(String, Pid)> {
 
 /// The process that listens on a socket.
 fn listener(socket: &Path) -> Option<Pid> {
-    let stream = UnixStream::connect(socket).ok()?;
-    Some(socket_peercred(&stream).ok()?.pid)
+    let (_, process) = client::peer_of(UnixStream::connect(socket).ok()?)?;
+    process
 }
 
 fn is_openvpn(process: Pid) -> bool {
@@ -98,11 +97,17 @@ pub(crate) fn open(arguments: &Open) -> Outcome {
         return Err(format!("a daemon serves {api} and would close them again\n  fix: systemctl stop postern, then postern open").into());
     }
     // First: it looks at processes of another user.
-    if let Some((interface, process)) = openvpn_process() {
-        return Err(format!("postern openvpn, process {process}, serves {interface} and keeps its traffic inside\n  fix: kill {process}, then postern open").into());
-    }
+    let runs = openvpn_process();
     privilege::drop_unneeded(privilege::Needs::default())?;
     host::open()?;
+    if let Some((interface, process)) = runs {
+        println!(
+            "what the daemon has blocked is released; postern openvpn, process {process}, serves {interface} and keeps its traffic inside\n  \
+             fix: if that is to end, too: kill {process}, then postern open"
+        );
+        return Ok(());
+    }
+    host::open_of_one_interface()?;
     println!("no protected prefix is blocked any more");
     Ok(())
 }

@@ -458,7 +458,7 @@ impl State {
     /// Adds what the kernel lacks, and removes what it should not have.
     fn restore(&mut self) -> Result<Outcome, NetlinkError> {
         let outcome = self.restore_once();
-        self.is_refused = !outcome.as_ref().is_ok_and(|outcome| outcome.errors.is_empty());
+        self.is_refused = !outcome.as_ref().is_ok_and(|outcome| !outcome.is_refused());
         self.wake_if_unfinished();
         outcome
     }
@@ -481,7 +481,7 @@ impl State {
         let mut kernel = self.kernel.take().map_or_else(Kernel::open, Ok).map_err(failed)?;
         let outcome = self.restore_in(&mut kernel)?;
         // What was refused is compared again with all that there is.
-        if !outcome.errors.is_empty() {
+        if outcome.is_refused() {
             kernel.doubt();
         }
         self.kernel = Some(kernel);
@@ -557,9 +557,13 @@ pub fn change_link(name: &str, changes: &[LinkChange]) -> Result<(), NetlinkErro
     changes.iter().try_for_each(|change| netlink.set_link(index, *change))
 }
 
-/// Removes all that gateways have left: routes, rules, and the guard.
+/// Removes all that the daemon has left: routes, rules, and the guard.
 pub fn open() -> Result<(), NetlinkError> {
-    State::default().restore_all()?;
+    State::default().restore_all()
+}
+
+/// Removes what processes of one interface have left, also of those that run.
+pub fn open_of_one_interface() -> Result<(), NetlinkError> {
     netlink::be_of_one_interface();
     State::default().restore_all()
 }

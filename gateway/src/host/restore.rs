@@ -33,11 +33,15 @@ impl Outcome {
         own.map_or(Ok(()), Err)
     }
 
+    /// Whether something was refused that may be accepted later. What a link that is away or down explains comes back with the link.
+    pub(super) fn is_refused(&self) -> bool {
+        let Compared { links, routes, leases, .. } = &self.router;
+        let errors = links.values().chain(routes.values()).chain(leases.values());
+        !self.errors.is_empty() || errors.into_iter().any(is_told)
+    }
+
     /// Tells of links and static routes as of the rest. What a link that is away or down explains is not told again and again.
     pub(super) fn tell_router(&mut self) {
-        let is_told = |error: &NetlinkError| {
-            !matches!(error.error, Errno::NODEV | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN)
-        };
         let Compared { restored, links, routes, leases } = std::mem::take(&mut self.router);
         self.restored.extend(restored);
         self.errors.extend(links.into_iter().filter(|(_, error)| is_told(error)));
@@ -72,6 +76,10 @@ impl Outcome {
     fn note(&mut self, owner: &str, outcome: Result<(), NetlinkError>) {
         self.errors.extend(outcome.err().map(|error| (owner.to_owned(), error)));
     }
+}
+
+fn is_told(error: &NetlinkError) -> bool {
+    !matches!(error.error, Errno::NODEV | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN)
 }
 
 /// What an error is about: an interface, or a route that the user has set.
