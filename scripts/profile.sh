@@ -33,7 +33,7 @@ say "cargo build with counters, about 10 minutes on two cores"
 CARGO_TARGET_DIR=$directory RUSTFLAGS=-Cprofile-generate=$PWD/$directory/raw PGO='' TARGET='' scripts/dist.sh build
 measure pipeline --seconds 0.5
 measure pipeline --seconds 0.3 --burst 2
-for cipher in aes-128-gcm aes-256-gcm aes-256-cbc+hmac-sha2-256; do measure pipeline --protocol esp --cipher "$cipher" --seconds 0.3; done
+for cipher in aes-128-gcm aes-256-gcm chacha20-poly1305; do measure pipeline --protocol esp --cipher "$cipher" --seconds 0.3; done
 measure secgw --rounds 1 --seconds 0.2
 # With counters another engine is the fastest: this one is chosen without them.
 for burst in 1 32; do measure crypto --cipher chacha20-poly1305 --sizes blocks --burst "$burst" --without nothing --seconds 0.1; done
