@@ -9,6 +9,11 @@ pub struct ConnectionId(pub(super) u64);
 pub struct SessionId(pub(super) u64);
 
 impl SessionId {
+    /// The ID of this number.
+    pub fn new(number: u64) -> Self {
+        Self(number)
+    }
+
     /// The number of the session, as shown to users.
     pub fn number(self) -> u64 {
         self.0

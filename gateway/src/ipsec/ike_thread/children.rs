@@ -23,7 +23,7 @@ use packet::Endpoint;
 use path::PathMtuCache;
 use policies::Published;
 use port::Wake;
-use sessions::{Established, Sessions};
+use sessions::Sessions;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub struct Connected {
     /// The profile that it is an instance of.
     profile: Option<ConnectionId>,
     tunnels: Vec<Carried>,
-    sessions: Sessions<SessionId, Established>,
+    sessions: Sessions,
     failure: Option<IpsecFailure>,
     /// The failure that was logged last.
     told: Option<Told>,
@@ -443,7 +443,7 @@ impl Children {
                 self.path_mtus.measure(tunnel);
             }
         }
-        if let Some(established) = connected.sessions.get_mut(&session) {
+        if let Some(established) = connected.sessions.get_mut(session) {
             established.endpoint = endpoint;
         }
     }

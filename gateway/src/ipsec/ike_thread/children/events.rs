@@ -16,19 +16,19 @@ impl Children {
                 let (identity, suite) = (identity.to_string(), *suite);
                 let endpoint = outside(*path);
                 let established = Established { session: *session, since: now, identity, suite, endpoint };
-                connected.sessions.insert(*session, established);
+                connected.sessions.insert(established);
                 connected.failure = None;
                 connected.told = None;
             }
             Event::Rekeyed { connection, session, suite } => {
                 let connected = self.connections.get_mut(connection);
-                if let Some(established) = connected.and_then(|it| it.sessions.get_mut(session)) {
+                if let Some(established) = connected.and_then(|it| it.sessions.get_mut(*session)) {
                     established.suite = *suite;
                 }
             }
             Event::Closed { connection, session, .. } => {
                 let Some(connected) = self.connections.get_mut(connection) else { return };
-                connected.sessions.remove(session);
+                connected.sessions.remove(*session);
             }
             Event::ChildUp { connection, child, spi, suite } => {
                 let tunnel = self.tunnel_mut((*connection, *child));
