@@ -17,6 +17,7 @@ pub mod api;
 pub mod bed;
 pub mod bottleneck;
 mod by_name;
+mod child;
 pub mod clock;
 pub mod daemon;
 pub mod datapath;

@@ -3,18 +3,16 @@
 
 use super::resolv_conf::{Folder, NAMED, text};
 use super::{Answer, Request};
+use crate::child::end_of;
 use crate::host::netlink::Netlink;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// How long a program may take: less than the end of the daemon waits for the former name servers.
 const LIMIT: Duration = Duration::from_secs(3);
-/// The pause before a program is asked again whether it has ended.
-const PAUSE: Duration = Duration::from_millis(10);
 /// The longest request.
 const LONGEST: u64 = 64 << 10;
 /// Where programs of the system are.
@@ -250,24 +248,10 @@ fn run(program: &Path, arguments: &[&str], input: Option<&str>) -> Result<(), St
         // It fits a pipe, so a program that reads nothing does not hold it up.
         pipe.write_all(input.as_bytes()).map_err(failed)?;
     }
-    let ended = match end_of(&mut child).map_err(failed)? {
+    let ended = match end_of(&mut child, LIMIT).map_err(failed)? {
         Some(status) if status.success() => return Ok(()),
         Some(status) => status.to_string(),
         None => format!("it did not end within {} seconds", LIMIT.as_secs()),
     };
     Err(format!("{} {}: {ended}", program.display(), arguments.join(" ")))
-}
-
-/// How a program ends; none if it takes too long, and is killed.
-fn end_of(child: &mut Child) -> io::Result<Option<ExitStatus>> {
-    let begun = Instant::now();
-    while begun.elapsed() < LIMIT {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        thread::sleep(PAUSE);
-    }
-    child.kill()?;
-    child.wait()?;
-    Ok(None)
 }

@@ -1,5 +1,6 @@
 //! Files and programs of the machine, below a root: what was written is whole or not there, and says who wrote it.
 
+use crate::child::end_of;
 use disk::{Folder, Wanted};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::fs::{self, File};
@@ -7,7 +8,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// How long a program may take: a service that is restarted.
@@ -205,17 +206,7 @@ impl Place {
             .stderr(output.try_clone().map_err(not_started)?)
             .spawn()
             .map_err(not_started)?;
-        let begun = Instant::now();
-        let status = loop {
-            if let Some(status) = child.try_wait().map_err(not_started)? {
-                break Some(status);
-            }
-            if begun.elapsed() > PATIENCE {
-                let _ = child.kill().and_then(|()| child.wait());
-                break None;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        };
+        let status = end_of(&mut child, PATIENCE).map_err(not_started)?;
         if status.is_some_and(|status| status.success()) {
             return Ok(());
         }
