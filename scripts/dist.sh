@@ -4,7 +4,7 @@
 #   scripts/dist.sh           builds the program, and makes them
 #   scripts/dist.sh image     builds the program, and makes the image only
 #   scripts/dist.sh openwrt   packs the program that is built for TARGET, for OpenWrt only
-#   scripts/dist.sh build     builds the program only
+#   scripts/dist.sh build     builds the program only, in FOLDER instead of target/packages
 #   scripts/dist.sh check     lintian; the same bytes from another folder; install, upgrade, remove, purge; containers (root)
 #   TARGET=aarch64 scripts/dist.sh   the same for another processor or C library: `scripts/cross.sh list` (root)
 #   PGO=target/profile/postern.profdata scripts/dist.sh   the same for this machine, by a profile of scripts/profile.sh
@@ -24,8 +24,8 @@ if [ -n "$TARGET" ]; then
   program=.peers/cross/target/$TARGET/postern run=(scripts/cross.sh run "$TARGET")
 else
   # Not where `make build` builds: other flags would build all of it again.
-  export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/packages}
-  program=$CARGO_TARGET_DIR/release/postern run=("$CARGO_TARGET_DIR/release/postern")
+  folder=${FOLDER:-target/packages}
+  program=$folder/release/postern run=("$folder/release/postern")
 fi
 as_root=()
 [ "$(id -u)" = 0 ] || as_root=(sudo)
@@ -63,7 +63,7 @@ build() {
   scripts/setup.sh demo
   # Paths are in messages of panics and in C's assertions. The linker's build ID is a digest of symbols too, which are stripped later: some have
   # a digest of a folder in their names.
-  CFLAGS="-ffile-prefix-map=$PWD=/postern -ffile-prefix-map=$crates=/cargo ${CFLAGS:-}" \
+  CARGO_TARGET_DIR=$folder CFLAGS="-ffile-prefix-map=$PWD=/postern -ffile-prefix-map=$crates=/cargo ${CFLAGS:-}" \
     RUSTFLAGS="--remap-path-prefix=$PWD=/postern --remap-path-prefix=$crates=/cargo $by_profile ${RUSTFLAGS:-}" \
     "${CARGO:-cargo}" rustc --package postern --bin postern --release --locked ${CARGO_OPTIONS:-} -- -Clink-arg=-Wl,--build-id=none
 }

@@ -30,7 +30,7 @@ find_tool
 rm -rf "$directory/raw" && mkdir -p "$directory/raw"
 say "cargo build with counters, about 10 minutes on two cores"
 # Paths are part of the names of some functions: it is built as for packages.
-CARGO_TARGET_DIR=$directory RUSTFLAGS=-Cprofile-generate=$PWD/$directory/raw PGO='' TARGET='' scripts/dist.sh build
+FOLDER=$directory RUSTFLAGS=-Cprofile-generate=$PWD/$directory/raw PGO='' TARGET='' scripts/dist.sh build
 measure pipeline --seconds 0.5
 measure pipeline --seconds 0.3 --burst 2
 for cipher in aes-128-gcm aes-256-gcm chacha20-poly1305; do measure pipeline --protocol esp --cipher "$cipher" --seconds 0.3; done
