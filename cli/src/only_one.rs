@@ -1,5 +1,5 @@
-//! One `postern run` serves a network namespace: two would take each other's routes, rules and tables for those of a stranger, and delete
-//! them in turn, so that a firewall lets packets through in between.
+//! One `postern run` serves a network namespace. A second daemon would delete the routes, rules and tables of the first as those of another
+//! program, and the first would put them back: between the two steps the firewall lets all packets through.
 
 use crate::service_user::User;
 use crate::{Failure, client};

@@ -99,11 +99,13 @@ impl Reader {
                 format!("delete {PATH} target NAME, or disable some"),
             );
         }
+        let warned = self.warnings.len();
         for interface in tree.values("interface") {
             self.peers_as_targets(tree, interface, settings, &mut monitor.targets);
         }
-        // Why the peers of an interface are not probed is said already.
-        if monitor.targets.is_empty() && monitor.reflector.is_none() && tree.values("interface").is_empty() {
+        // A warning about the peers of an interface says more.
+        let is_explained = self.warnings.len() > warned;
+        if monitor.targets.is_empty() && monitor.reflector.is_none() && !is_explained {
             self.warn(format!(
                 "{PATH} probes nothing: set {PATH} target NAME address ADDRESS, or {PATH} interface wg0"
             ));

@@ -270,8 +270,9 @@ impl Daemon {
         let Some(path) = self.services.iter_mut().find_map(|service| service.interface_removed(name)) else {
             return false;
         };
-        let refused = Refused::from([(path, Refusal::new(Deleted(name.to_owned()), false))]);
-        tracing::warn!("{}", Deleted(name.to_owned()));
+        let deleted = Deleted(name.to_owned());
+        tracing::warn!("{deleted}");
+        let refused = Refused::from([(path, Refusal::new(deleted, false))]);
         self.shown.add_refused(shown_refusals(&refused));
         if let Err(error) = self.context.host.close(name) {
             tracing::warn!("{error}");

@@ -562,7 +562,7 @@ pub fn open() -> Result<(), NetlinkError> {
     State::default().restore_all()
 }
 
-/// Removes what processes of one interface have left, also of those that run.
+/// Removes the routes and rules of each `postern openvpn` and `postern wireguard`, also of those processes that run.
 pub fn open_of_one_interface() -> Result<(), NetlinkError> {
     netlink::be_of_one_interface();
     State::default().restore_all()

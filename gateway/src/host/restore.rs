@@ -356,6 +356,19 @@ mod tests {
     use lab::Lab;
     use std::process::Command;
 
+    /// A namespace with a link that is called `tunnel`.
+    fn lab() -> Option<Lab> {
+        if !rustix::process::geteuid().is_root() {
+            assert!(std::env::var_os("NO_SKIP").is_none(), "needs root to make network namespaces");
+            eprintln!("SKIPPED: needs root to make network namespaces");
+            return None;
+        }
+        let lab = Lab::new(&["metrics", "far"]).expect("root can make namespaces");
+        let (near, far) = (("metrics", "tunnel", "192.0.2.1/24"), ("far", "outside", "192.0.2.9/24"));
+        lab.connect(near, far).expect("veth exists");
+        Some(lab)
+    }
+
     fn ip(arguments: &str) -> String {
         let done = Command::new("ip").args(arguments.split(' ')).output().expect("ip is there");
         assert!(done.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&done.stderr));
@@ -376,13 +389,7 @@ mod tests {
 
     #[test]
     fn a_route_with_a_new_metric_takes_the_place_of_the_former_one() {
-        if !rustix::process::geteuid().is_root() {
-            assert!(std::env::var_os("NO_SKIP").is_none(), "needs root to make network namespaces");
-            return eprintln!("SKIPPED: needs root to make network namespaces");
-        }
-        let lab = Lab::new(&["metrics", "far"]).expect("root can make namespaces");
-        let (near, far) = (("metrics", "tunnel", "192.0.2.1/24"), ("far", "outside", "192.0.2.9/24"));
-        lab.connect(near, far).expect("veth exists");
+        let Some(lab) = lab() else { return };
         lab.enter("metrics", || {
             let mut state = State::default();
             for prefix in ["10.0.0.0/8", "fd00:1::/32"] {
@@ -403,13 +410,7 @@ mod tests {
 
     #[test]
     fn a_route_stays_while_its_new_metric_is_refused() {
-        if !rustix::process::geteuid().is_root() {
-            assert!(std::env::var_os("NO_SKIP").is_none(), "needs root to make network namespaces");
-            return eprintln!("SKIPPED: needs root to make network namespaces");
-        }
-        let lab = Lab::new(&["metrics", "far"]).expect("root can make namespaces");
-        let (near, far) = (("metrics", "tunnel", "192.0.2.1/24"), ("far", "outside", "192.0.2.9/24"));
-        lab.connect(near, far).expect("veth exists");
+        let Some(lab) = lab() else { return };
         lab.enter("metrics", || {
             let mut state = State::default();
             let (prefix, place) = ("10.0.0.0/8", "10.0.0.0/8 metric 200");

@@ -309,8 +309,8 @@ impl Interface<'_, '_> {
         section.settings.extend(keep_alive);
     }
 
-    /// The peers; `common` is the port of those that name none. As `remote-port` is one for all of `remote-host`, a peer with
-    /// another port than the first becomes a directive.
+    /// Imports the options `remote`; `common` is the port of a remote without one. `remote-port` holds for every `remote-host`, so a remote
+    /// with another port than the first becomes a directive.
     fn remotes(&mut self, section: &mut Section, common: Option<Zeroizing<String>>) {
         let common = common.unwrap_or_else(|| PORT.to_owned().into());
         let mut first: Option<String> = None;
