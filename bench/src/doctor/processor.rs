@@ -140,7 +140,7 @@ fn build(inputs: &Inputs) -> Vec<Finding> {
             "build-without-neon",
             "this program is built for ARM processors without NEON".to_owned(),
             format!("/proc/cpuinfo of {} has neon; the build does not", processor.model),
-            "small packets take 6% more instructions, and divisions five times as many: docs/arm.md",
+            "a packet of 64 bytes takes 8% more instructions to seal, and each division calls a function: docs/arm.md",
             "build the packages for this core, and install them: make dist TARGET=armv7-cortex-a15; scripts/cross.sh list names other cores",
         );
     }
