@@ -33,6 +33,7 @@ use chacha20::{BLOCK, Blocks, Nonce};
 use poly1305::{Message, TAG};
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
+use zerocopy::IntoBytes;
 use zeroize::Zeroize;
 
 /// Packets whose blocks share vectors.
@@ -110,8 +111,8 @@ struct LoadedKey {
     kernel: &'static Kernel,
 }
 
-/// The first block of each packet, which has the key of its MAC.
-type Firsts = [[u8; BLOCK]; BURST];
+/// The first block of each packet, which has the key of its MAC. In words, as they are erased one by one.
+type Firsts = [[u64; BLOCK / 8]; BURST];
 
 impl LoadedKey {
     /// The key as words, which the caller erases.
@@ -124,7 +125,7 @@ impl LoadedKey {
     fn first_blocks(&self, key: &[u32; 8], jobs: &[Job<'_>], firsts: &mut Firsts) {
         let mut blocks = Blocks::new();
         for (job, first) in jobs.iter().zip(firsts) {
-            self.push(key, &mut blocks, &chacha20::nonce(&job.nonce), 0, first);
+            self.push(key, &mut blocks, &chacha20::nonce(&job.nonce), 0, first.as_mut_bytes());
         }
         (self.kernel.any)(key, &mut blocks);
     }
@@ -136,12 +137,12 @@ impl LoadedKey {
         for job in jobs {
             let nonce = chacha20::nonce(&job.nonce);
             let mut counter = 1;
-            let mut rows = job.text.chunks_exact_mut(row);
-            for text in &mut rows {
+            let mut rest = &mut *job.text;
+            while let Some(text) = rest.split_off_mut(..row) {
                 (self.kernel.row)(key, &nonce, counter, text);
                 counter += self.kernel.blocks as u32;
             }
-            for text in rows.into_remainder().chunks_mut(BLOCK) {
+            for text in rest.chunks_mut(BLOCK) {
                 self.push(key, &mut blocks, &nonce, counter, text);
                 counter += 1;
             }
@@ -170,7 +171,7 @@ impl LoadedKey {
         let mut tags = [[0; TAG]; BURST];
         let mut messages = ArrayVec::<Message<'_>, BURST>::new();
         messages.extend(jobs.iter().zip(firsts).map(|(job, first)| Message {
-            key: first.first_chunk().expect("a block has 64 bytes"),
+            key: first.as_bytes().first_chunk().expect("a block has 64 bytes"),
             aad: job.aad,
             text: &*job.text,
         }));
@@ -183,7 +184,7 @@ impl Key for LoadedKey {
     fn seal(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
         let mut key = self.words();
         for jobs in jobs.chunks_mut(BURST) {
-            let mut firsts = [[0; BLOCK]; BURST];
+            let mut firsts = [[0; BLOCK / 8]; BURST];
             self.first_blocks(&key, jobs, &mut firsts);
             self.cipher(&key, jobs);
             let tags = self.tags(jobs, &firsts);
@@ -200,7 +201,7 @@ impl Key for LoadedKey {
     fn open(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
         let mut key = self.words();
         for jobs in jobs.chunks_mut(BURST) {
-            let mut firsts = [[0; BLOCK]; BURST];
+            let mut firsts = [[0; BLOCK / 8]; BURST];
             self.first_blocks(&key, jobs, &mut firsts);
             let tags = self.tags(jobs, &firsts);
             for (job, tag) in jobs.iter_mut().zip(&tags) {

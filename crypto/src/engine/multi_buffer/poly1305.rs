@@ -171,10 +171,14 @@ fn take_ends<L: Lanes>(lanes: L, sums: &mut L::Sums, members: &[&Message<'_>; MO
     let mut blocks = [0; MOST];
     for (lane, member) in members[..count].iter().enumerate() {
         let (_, rest) = member.text.as_chunks::<STEP>();
-        let mut bytes = [0; STEP];
-        bytes[..rest.len()].copy_from_slice(rest);
-        for (block, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+        let (whole, part) = rest.as_chunks::<TAG>();
+        for (block, bytes) in words.iter_mut().zip(whole) {
             [block[0][lane], block[1][lane]] = halves(*bytes);
+        }
+        if !part.is_empty() {
+            let mut bytes = [0; TAG];
+            bytes[..part.len()].copy_from_slice(part);
+            [words[whole.len()][0][lane], words[whole.len()][1][lane]] = halves(bytes);
         }
         let before = rest.len().div_ceil(TAG);
         words[before][0][lane] = member.aad.len() as u64;
