@@ -4,11 +4,10 @@
 #![expect(clippy::cast_ptr_alignment, reason = "these loads and stores need no alignment")]
 
 use super::Kernel;
-use super::chacha20::{self, BLOCK, Blocks, Nonce, Words};
+use super::chacha20::{self, BLOCK, Blocks, Nonce, Words, xor_part};
 use super::poly1305::{self, MOST, Message, STEP, TAG};
 use super::radix26::{Radix26, Wide};
 use std::arch::x86_64::*;
-use zeroize::Zeroize;
 
 /// The kernel, if this processor has AVX2.
 pub(super) fn kernel() -> Option<&'static Kernel> {
@@ -113,14 +112,13 @@ impl Words for Avx2 {
                     }
                 }
             } else {
-                let mut block = [0; BLOCK];
+                let mut block = [0; BLOCK / 8];
                 // SAFETY: `self` proves AVX2; the block has 64 bytes.
                 unsafe {
                     _mm256_storeu_si256(block.as_mut_ptr().cast(), halves[0]);
                     _mm256_storeu_si256(block.as_mut_ptr().cast::<__m256i>().add(1), halves[1]);
                 }
-                text.iter_mut().zip(&block).for_each(|(byte, key)| *byte ^= key);
-                block.zeroize();
+                xor_part(&mut block, text);
             }
         }
     }

@@ -1,6 +1,8 @@
 //! ChaCha20 (RFC 8439 section 2.3) with one block a lane: blocks of any packets side by side.
 
 use arrayvec::ArrayVec;
+use zerocopy::IntoBytes;
+use zeroize::Zeroize;
 
 /// Bytes of a block.
 pub(super) const BLOCK: usize = 64;
@@ -73,6 +75,13 @@ pub(super) trait Words: Copy {
         let mut texts: ArrayVec<&mut [u8], MOST> = text.chunks_exact_mut(BLOCK).collect();
         self.xor_into(rows, &mut texts);
     }
+}
+
+/// XORs the key stream of a block into a text that may be shorter, and erases it.
+#[inline]
+pub(super) fn xor_part(block: &mut [u64; BLOCK / 8], text: &mut [u8]) {
+    text.iter_mut().zip(block.as_bytes()).for_each(|(byte, key)| *byte ^= key);
+    block.zeroize();
 }
 
 /// Computes blocks, XORs them into their texts, and clears the list.

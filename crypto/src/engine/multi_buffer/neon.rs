@@ -3,12 +3,11 @@
 #![allow(clippy::wildcard_imports, reason = "instructions are named as in the manuals")]
 
 use super::Kernel;
-use super::chacha20::{self, BLOCK, Blocks, Nonce, Words};
+use super::chacha20::{self, BLOCK, Blocks, Nonce, Words, xor_part};
 use super::poly1305::{self, MOST, Message, STEP, TAG};
 use super::radix26::{Radix26, Wide};
 use std::arch::aarch64::*;
 use std::arch::asm;
-use zeroize::Zeroize;
 
 /// See [`Kernel`].
 pub(super) static KERNEL: Kernel = Kernel { name: "NEON", blocks: 4, any, row, tags };
@@ -77,13 +76,12 @@ impl Words for Neon {
                     }
                 }
             } else {
-                let mut block = [0; BLOCK];
+                let mut block = [0; BLOCK / 8];
                 for (place, part) in parts.into_iter().enumerate() {
                     // SAFETY: the target has NEON; the block has 64 bytes.
-                    unsafe { vst1q_u8(block.as_mut_ptr().add(16 * place), vreinterpretq_u8_u32(part)) };
+                    unsafe { vst1q_u64(block.as_mut_ptr().add(2 * place), vreinterpretq_u64_u32(part)) };
                 }
-                text.iter_mut().zip(&block).for_each(|(byte, key)| *byte ^= key);
-                block.zeroize();
+                xor_part(&mut block, text);
             }
         }
     }

@@ -1,10 +1,9 @@
 //! Eight lanes of plain numbers, of which the compiler makes vectors.
 
 use super::Kernel;
-use super::chacha20::{self, Blocks, Nonce, Words};
+use super::chacha20::{self, BLOCK, Blocks, Nonce, Words, xor_part};
 use super::poly1305::{self, MOST, Message, TAG};
 use super::radix26::{Radix26, Wide};
-use zeroize::Zeroize;
 
 /// See [`Kernel`].
 pub(super) static KERNEL: Kernel = Kernel { name: "portable", blocks: 8, any, row, tags };
@@ -55,14 +54,13 @@ impl Words for Portable {
 
     #[inline(always)]
     fn xor_into(self, rows: &[Self::Vector; 16], texts: &mut [&mut [u8]]) {
-        let mut block = [0; 64];
+        let mut block = [0; BLOCK / 8];
         for (lane, text) in texts.iter_mut().enumerate() {
-            for (bytes, row) in block.as_chunks_mut().0.iter_mut().zip(rows) {
-                *bytes = row[lane].to_le_bytes();
+            for (word, [low, high]) in block.iter_mut().zip(rows.as_chunks().0) {
+                *word = (u64::from(low[lane]) | u64::from(high[lane]) << 32).to_le();
             }
-            text.iter_mut().zip(&block).for_each(|(byte, key)| *byte ^= key);
+            xor_part(&mut block, text);
         }
-        block.zeroize();
     }
 }
 
