@@ -29,11 +29,16 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("bench", WITHOUT_BENCH),
     #[cfg(not(feature = "bench"))]
     ("demo", WITHOUT_BENCH),
+    #[cfg(not(feature = "secgw"))]
+    ("secgw", WITHOUT_SECGW),
 ];
 
 #[cfg(not(feature = "bench"))]
 const WITHOUT_BENCH: &str =
     "use a program that was built with the cargo feature `bench`: this one is for routers with little flash";
+#[cfg(not(feature = "secgw"))]
+const WITHOUT_SECGW: &str =
+    "use a program that was built with the cargo feature `secgw`: this one is for routers with little flash";
 const IMAGE: &str = "upgrade the system with its own packages, as apt-get upgrade; Postern is one, and its configuration stays";
 
 /// The error for a command of VyOS that does not exist here.

@@ -23,6 +23,7 @@ pub(crate) enum What {
     /// The configuration reference, in Markdown
     Configuration,
     /// The OpenAPI document of the API
+    #[cfg(feature = "https")]
     Openapi,
     /// A folder of programs for scripts: show, set, commit and so on, and script-template, to be sourced
     Programs {
@@ -78,6 +79,7 @@ pub(crate) fn run(what: What) -> Outcome {
             return answer::print(&key_pair(true), form.json);
         }
         What::Configuration => print!("{}", manual::configuration::text()),
+        #[cfg(feature = "https")]
         What::Openapi => println!("{:#}", gateway::api::openapi::document()),
         What::Programs { directory } => return shell::make_programs(&directory),
         What::Manual(arguments) => return manual::run(&arguments),
@@ -86,6 +88,7 @@ pub(crate) fn run(what: What) -> Outcome {
 }
 
 /// What the words after `generate` make, if it is a key.
+#[cfg(feature = "https")]
 pub(crate) fn find(words: &[&str]) -> Option<Answer> {
     match words {
         ["pki", "wireguard", "key-pair"] => Some(key_pair(false)),

@@ -39,6 +39,7 @@ mod export;
 mod generate;
 mod health;
 mod host;
+#[cfg_attr(not(feature = "https"), path = "without_https.rs")]
 mod https;
 mod import;
 mod join;
@@ -56,12 +57,14 @@ mod pid_file;
 mod pki;
 mod place;
 mod privilege;
+mod processes;
 mod reload;
 mod request;
 mod reset;
 mod restore;
 mod run;
 mod scripts;
+#[cfg(feature = "secgw")]
 mod secgw;
 mod service_user;
 mod shell;
@@ -110,8 +113,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Run the gateway from a configuration file
-    Run(run::Arguments),
+    #[command(flatten)]
+    Process(processes::Process),
     /// Block protected prefixes until the daemon starts
     Close(closed::Close),
     /// Release the protected prefixes that a stopped daemon left blocked
@@ -125,14 +128,6 @@ enum Verb {
     /// Print the possible next words of an operational command, for shell completion
     #[command(hide = true)]
     Complete(operational::complete::Arguments),
-    /// Answer SNMP for the running daemon, as a sub-agent of snmpd (AgentX)
-    Agentx(agentx::Arguments),
-    /// Tell receivers of alerts for a daemon, which sends them by the socket that is the standard input
-    #[command(hide = true)]
-    Alerter(alerter::Arguments),
-    /// Copy revisions to the locations of commit-archive, for a daemon
-    #[command(hide = true)]
-    Archiver(archiver::Arguments),
     /// Write the configuration with all that it names, keys included, into one encrypted file
     Backup(backup::Arguments),
     /// Write the files of a backup to where they were
@@ -166,33 +161,6 @@ enum Verb {
     /// Write a configuration in the words of another program
     #[command(subcommand)]
     Export(export::To),
-    /// Change settings of the machine for a daemon, which asks by the socket that is the standard input
-    #[command(hide = true)]
-    MachineHelper(machine::Arguments),
-    /// Serve the API over HTTPS for a daemon, which sends orders by the socket that is the standard input
-    #[command(hide = true)]
-    HttpsServer(https::Arguments),
-    /// Run the programs of OpenVPN's files for a daemon, which sends requests by the socket that is the standard input
-    #[command(hide = true)]
-    ScriptRunner(scripts::Arguments),
-    /// Run DHCP clients for a daemon, which sends orders by the socket that is the standard input
-    #[command(hide = true)]
-    DhcpClients(dhcp::Supervisor),
-    /// Become a DHCP client
-    #[command(hide = true)]
-    DhcpClient(dhcp::Client),
-    /// Set name servers for a client of OpenVPN; it is started by that, and has its socket as standard input
-    #[command(hide = true)]
-    NameServers(dns::Arguments),
-    /// Write the pid file of an OpenVPN interface when it says so; it is started by that, and has its socket as standard input
-    #[command(hide = true)]
-    PidFile(pid_file::Arguments),
-    /// Serve one OpenVPN interface from OpenVPN's own files: UDP with certificates
-    Openvpn(openvpn::Arguments),
-    /// Run the IPsec gateway of DPDK's ipsec-secgw from its files and command line, or check them
-    Secgw(secgw::Arguments),
-    /// Serve one WireGuard interface, to be configured with wg and wg-quick
-    Wireguard(wireguard::Arguments),
 }
 
 /// What is demonstrated instead of a tunnel of WireGuard.
@@ -214,19 +182,19 @@ fn main() -> ExitCode {
         return code;
     }
     let line = command_line(std::env::args_os());
-    let cli = match Cli::try_parse_from(&line) {
-        Ok(cli) => cli,
+    let verb = match processes::find(&line).unwrap_or_else(|| Cli::try_parse_from(&line).map(|cli| cli.verb))
+    {
+        Ok(verb) => verb,
         Err(error) => return refuse(&error, &line),
     };
-    let outcome = match cli.verb {
+    let outcome = match verb {
+        Verb::Process(process) => return process.run(),
         Verb::Import(arguments) => return ended(import::run(arguments)),
         Verb::Export(to) => return ended(export::run(&to)),
-        Verb::Secgw(arguments) => return ended(secgw::run(arguments)),
         Verb::Backup(arguments) => return ended(backup::run(&arguments)),
         Verb::Restore(arguments) => return ended(restore::run(&arguments)),
         Verb::Shell(arguments) => return ended(shell::shell(&arguments)),
         Verb::Configure(arguments) => return ended(shell::configure(&arguments)),
-        Verb::Run(arguments) => run::run(arguments),
         Verb::Close(arguments) => closed::close(&arguments),
         Verb::Open(arguments) => closed::open(&arguments),
         Verb::Operational(command) => return ended(command.run()),
@@ -249,19 +217,12 @@ fn main() -> ExitCode {
             })
         }
         Verb::Generate(what) => generate::run(what),
-        Verb::MachineHelper(arguments) => machine::serve(arguments),
-        Verb::HttpsServer(arguments) => https::run(arguments),
-        Verb::Agentx(arguments) => agentx::run(arguments),
-        Verb::Alerter(arguments) => alerter::serve(arguments),
-        Verb::Archiver(arguments) => archiver::serve(&arguments),
-        Verb::DhcpClients(arguments) => dhcp::serve(&arguments),
-        Verb::DhcpClient(arguments) => dhcp::become_client(&arguments),
-        Verb::NameServers(arguments) => dns::serve(arguments),
-        Verb::PidFile(arguments) => pid_file::serve(&arguments),
-        Verb::ScriptRunner(arguments) => scripts::serve(&arguments),
-        Verb::Openvpn(arguments) => openvpn::run(arguments),
-        Verb::Wireguard(arguments) => wireguard::run(arguments),
     };
+    code(outcome)
+}
+
+/// The exit code of a command that has only two.
+fn code(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -316,18 +277,19 @@ fn command_line(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use processes::Process;
 
     #[test]
     fn the_name_of_a_daemon_stands_for_the_verb() {
         let read = |words: &str| {
             let cli = Cli::try_parse_from(command_line(words.split(' ').map(OsString::from)));
-            cli.is_ok_and(|cli| matches!(cli.verb, Verb::Wireguard(_)))
+            cli.is_ok_and(|cli| matches!(cli.verb, Verb::Process(Process::Wireguard(_))))
         };
         assert!(read("postern wireguard wg0") && read("/usr/bin/postern-wireguard wg0"));
         assert!(read("postern wireguard wireguard") && read("postern-wireguard wireguard"));
         let is_openvpn = |words: &str| {
             let cli = Cli::try_parse_from(command_line(words.split(' ').map(OsString::from)));
-            cli.is_ok_and(|cli| matches!(cli.verb, Verb::Openvpn(_)))
+            cli.is_ok_and(|cli| matches!(cli.verb, Verb::Process(Process::Openvpn(_))))
         };
         assert!(is_openvpn("/usr/sbin/openvpn client.conf") && is_openvpn("openvpn --version"));
         assert!(is_openvpn("postern openvpn --dev tun --help") && !is_openvpn("postern client.conf"));

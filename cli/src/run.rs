@@ -16,7 +16,9 @@ use gateway::health::Connection as AlertConnection;
 use gateway::helper::Connection;
 use gateway::host::occupied;
 use gateway::machine::Connection as MachineConnection;
-use gateway::secgw::{Opener, dpdk};
+use gateway::secgw::Opener;
+#[cfg(feature = "secgw")]
+use gateway::secgw::dpdk;
 use sd_notify::NotifyState;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -139,10 +141,7 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
         Some(state) => Some(archiver::start(state, &arguments.api, &arguments.copies, user.as_ref())?),
         None => None,
     };
-    if let Err(error) = start_dpdk(&read.settings, user.clone()) {
-        tracing::error!("interfaces secgw: ports with driver dpdk stay closed: {error}");
-    }
-    let opener = opener(user.clone())?;
+    let opener = opener(&read.settings, user.as_ref())?;
     privilege::drop_unneeded(Needs {
         raw_sockets: true,
         file: Some(&arguments.config),
@@ -165,21 +164,31 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
     outcome
 }
 
-/// DPDK, whose thread keeps the rights to open its ports.
-fn start_dpdk(settings: &Settings, user: Option<User>) -> Result<(), dpdk::DpdkError> {
-    dpdk::start_configured(settings, move || take_user(user.as_ref(), "DPDK"))
+/// Who opens Ethernet ports: the daemon does not keep the rights to, and a commit may bring the first ones. DPDK has a thread of its own.
+#[cfg(feature = "secgw")]
+fn opener(settings: &Settings, user: Option<&User>) -> io::Result<Option<Opener>> {
+    let becomes = |thread| {
+        let user = user.cloned();
+        move || take_user(user.as_ref(), thread)
+    };
+    if let Err(error) = dpdk::start_configured(settings, becomes("DPDK")) {
+        tracing::error!("interfaces secgw: ports with driver dpdk stay closed: {error}");
+    }
+    Opener::start(becomes("the opener of ports")).map(Some)
+}
+
+#[cfg(not(feature = "secgw"))]
+#[expect(clippy::unnecessary_wraps, reason = "the thread that opens ports may not start")]
+fn opener(_: &Settings, _: Option<&User>) -> io::Result<Option<Opener>> {
+    Ok(None)
 }
 
 /// The calling thread becomes a user, if there is one to become.
+#[cfg(feature = "secgw")]
 fn take_user(user: Option<&User>, thread: &str) {
     if let Some(Err(error)) = user.map(service_user::become_user) {
         tracing::warn!("the thread of {thread}: {error}");
     }
-}
-
-/// Who opens Ethernet ports: the daemon does not keep the rights to, and a commit may bring the first ones.
-fn opener(user: Option<User>) -> io::Result<Opener> {
-    Opener::start(move || take_user(user.as_ref(), "the opener of ports"))
 }
 
 /// What a configuration has, in numbers.
@@ -193,8 +202,15 @@ fn counted(settings: &Settings) -> String {
 }
 
 /// The processes and the thread that have rights or duties of their own.
-type Helpers =
-    (MachineConnection, Connection, AlertConnection, Connection, Connection, Option<UnixStream>, Opener);
+type Helpers = (
+    MachineConnection,
+    Connection,
+    AlertConnection,
+    Connection,
+    Connection,
+    Option<UnixStream>,
+    Option<Opener>,
+);
 
 async fn start(
     arguments: Arguments,
@@ -224,7 +240,7 @@ async fn start(
         snmp,
         dhcp,
         name_servers,
-        opener: Some(opener),
+        opener,
         open_at_exit,
         engines,
         tell: tell_systemd,

@@ -10,4 +10,6 @@ pub enum Connection {
     /// There is none.
     #[default]
     Off,
+    /// This program was built without it.
+    LeftOut,
 }

@@ -46,3 +46,5 @@ pub mod tunnel_interface;
 pub mod unix_socket;
 mod unsent;
 pub mod wireguard;
+#[cfg(not(feature = "secgw"))]
+mod without_secgw;

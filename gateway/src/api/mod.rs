@@ -23,6 +23,7 @@ mod engines;
 mod kernel;
 mod log;
 pub mod model;
+#[cfg(feature = "openapi")]
 pub mod openapi;
 pub mod saving;
 pub mod server;
@@ -205,7 +206,6 @@ fn router(shown: Shown) -> Router {
         .route("/v1/stages", get(bottleneck::stages))
         .route("/v1/bottleneck", get(bottleneck::bottleneck))
         .route("/v1/crypto", get(crypto))
-        .route(openapi::PLACE, get(openapi::serve))
         .route("/v1/facts", get(facts::facts))
         .route("/v1/health", get(health::health))
         .route("/v1/facts/history", get(history::history))
@@ -219,6 +219,8 @@ fn router(shown: Shown) -> Router {
         .merge(configuration::routes())
         .merge(typed::routes())
         .with_state(shown);
+    #[cfg(feature = "openapi")]
+    let own = own.route(openapi::PLACE, get(openapi::serve));
     // Last, so that they apply to the requests of the services too.
     let all = services.into_iter().fold(own, Router::merge);
     // The server has limits of its own, by the path.

@@ -7,7 +7,6 @@ use super::model::{
     Offloads, Problem, Reloaded, Revision, RevisionText, Saved, Stages, Status, Threads, Workers,
 };
 use super::server::TREE;
-use super::typed;
 use crate::{
     dhcp, facts, failover, firewall, health, https, ipsec, machine, nat, openvpn, path, secgw, snmp,
     wireguard,
@@ -19,6 +18,8 @@ use serde_json::{Map, Value, json};
 
 /// Where the document is.
 pub(super) const PLACE: &str = "/v1/openapi.json";
+/// The type of a body of PATCH.
+const MERGE_PATCH: &str = "application/merge-patch+json";
 
 type MakeSchema = fn(&mut SchemaGenerator) -> Schema;
 
@@ -274,7 +275,7 @@ impl Operation {
             described["parameters"] = Value::Array(parameters);
         }
         if let Some(body) = self.body {
-            let kind = if self.method == "patch" { typed::MERGE_PATCH } else { "application/json" };
+            let kind = if self.method == "patch" { MERGE_PATCH } else { "application/json" };
             described["requestBody"] =
                 json!({ "required": true, "content": { kind: { "schema": body(generator) } } });
         }

@@ -27,9 +27,6 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
-/// The type of a body of PATCH.
-pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
-
 /// What belongs to a commit beside the configuration.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]

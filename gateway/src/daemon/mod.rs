@@ -38,10 +38,13 @@ use crate::openvpn::service::OpenVpnService;
 use crate::path::service::PathService;
 use crate::router::RouterService;
 use crate::secgw::Opener;
+#[cfg(feature = "secgw")]
 use crate::secgw::service::SecgwService;
 use crate::service::{Context, Policy, Refusal, Refused, Requirements, Service, View};
 use crate::tunnel_interface::Removed;
 use crate::wireguard::service::WireGuardService;
+#[cfg(not(feature = "secgw"))]
+use crate::without_secgw::SecgwService;
 use config::{Path, Settings};
 use crypto::choice::{Choice, Rules as EngineRules, Subject};
 use crypto::machine::Machine;
