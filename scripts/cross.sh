@@ -9,8 +9,8 @@
 #   scripts/cross.sh machine TARGET        what the tests boot in an emulated ARM machine, in .peers/arm/TARGET: Debian's kernel, and the
 #                                          program as tests have it, without benchmarks and status page
 #   scripts/cross.sh profdata LLVM WORDS... llvm-profdata of that version of LLVM, on files below this folder
-# The host needs no other Rust: the compiler and its libraries for ARM are packages of that Debian, and zig (from PyPI) links for the C
-# library of Debian 11, or with musl into a static program.
+# The host needs no other Rust: the compiler and its libraries for ARM are packages of that Debian. zig (from PyPI) compiles C, and links for
+# the C library of Debian 11; LLVM's linker makes static programs with Debian's musl.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD/.peers/cross
@@ -66,12 +66,13 @@ describe() {
 # A static program: there is no package of the standard library for musl, so it is built too, which asks for the compiler's next features.
 static() {
   triple=$1-unknown-linux-musl version='' options=(-Zbuild-std="std,panic_abort") environment=(RUSTC_BOOTSTRAP=1)
-  # Otherwise zig links it to a fixed address.
-  link=(-Clink-arg=-pie)
+  # zig's linker keeps functions that are equal twice and has no short relocations: 1.5 MB of 12. Its C library never gives memory back.
+  link=(-Clinker=ld.lld -Clinker-flavor=ld.lld -Clink-self-contained=yes -Clink-arg=--icf=all -Clink-arg=-zpack-relative-relocs)
 }
 
 small() {
-  profile=small rust_flags=-Cforce-unwind-tables=no
+  # A panic says what, but not in which line.
+  profile=small rust_flags="-Cforce-unwind-tables=no -Zlocation-detail=none"
   options+=(--no-default-features -Zbuild-std-features=optimize_for_size)
 }
 
@@ -85,7 +86,7 @@ inside() {
 }
 
 packages=(rustc cargo rust-src cmake make gcc g++ clang bindgen python3-venv g++-aarch64-linux-gnu g++-arm-linux-gnueabihf
-  libstd-rust-dev:arm64 libstd-rust-dev:armhf qemu-user libc6:arm64 libc6:armhf libgcc-s1:arm64 libgcc-s1:armhf)
+  libstd-rust-dev:arm64 libstd-rust-dev:armhf lld musl-dev musl-dev:arm64 qemu-user libc6:arm64 libc6:armhf libgcc-s1:arm64 libgcc-s1:armhf)
 
 # Where this machine has its packages from.
 mirror() {
@@ -99,7 +100,7 @@ install_package() {
 
 set_up() {
   [ "$(id -u)" = 0 ] || fail "root is needed for the chroot below .peers/cross"
-  [ ! -e "$root/.ready" ] || return 0
+  [ "$(cat "$root/.ready" 2> /dev/null)" != "${packages[*]}" ] || return 0
   command -v debootstrap > /dev/null || install_package debootstrap
   rm -rf --one-file-system "$root"
   mkdir -p "$root"
@@ -120,7 +121,7 @@ set_up() {
   say "pip install ziglang cargo-zigbuild"
   inside python3 -m venv /opt/zig
   inside /opt/zig/bin/pip install -q ziglang==0.17.1 cargo-zigbuild==0.24.1
-  touch "$root/.ready"
+  echo "${packages[*]}" > "$root/.ready"
 }
 
 # Mounts the source, the crates and the kernel's folders, for this process alone: nothing stays mounted, whatever ends it.
@@ -134,17 +135,19 @@ mount_all() {
   mount --bind "$crates" "$root/root/.cargo/registry"
 }
 
-# What links need that the compiler and zig do not bring: cargo-zigbuild puts zig's objects for the start of a program where the compiler
-# names its own.
+# What links need that the compiler and zig do not bring: musl with its objects for the start of a program, where the compiler would have its
+# own. Nothing unwinds the stack.
 make_start() {
-  local folder name
+  local folder architecture=${triple%%-*} name
   [[ $triple != armv7-* ]] || inside arm-linux-gnueabihf-gcc -march=armv7-a -c -o /target/read_tp.o /src/scripts/read_tp.s
   [[ $triple == *-musl ]] || return 0
   folder=$(inside rustc --print sysroot)/lib/rustlib/$triple/lib/self-contained
   inside mkdir -p "$folder"
-  for name in crt1 rcrt1 Scrt1 crti crtn crtbegin crtbeginS crtbeginT crtend crtendS; do
-    [ -e "$root$folder/$name.o" ] || : > "$root$folder/$name.o"
+  inside sh -c 'cd "$1" && cp rcrt1.o crti.o crtn.o ./*.a "$2/"' sh "/usr/lib/$architecture-linux-musl" "$folder"
+  for name in crtbeginS.o crtendS.o; do
+    inside cp "$(inside "$architecture-linux-gnu-gcc" -print-file-name="$name")" "$folder/"
   done
+  inside ar rcs "$folder/libunwind.a"
 }
 
 # Runs cargo-zigbuild on the source for the target.

@@ -21,9 +21,10 @@ checksums() {
   awk -F '"' '/^name = /{ name = $2 } /^version = /{ version = $2 } /^checksum = /{ print name "@" version, $2 }' Cargo.lock
 }
 
-# The version of the C library that is in a static program: zig's. Nothing for others.
+# The version of the C library that is in a static program: Debian's. Nothing for others.
 musl() {
-  [[ $1 != *-musl ]] || cat .peers/cross/opt/zig/lib/python*/site-packages/ziglang/lib/libc/musl/src/internal/version.h | cut -d '"' -f 2
+  # shellcheck disable=SC2016
+  [[ $1 != *-musl ]] || dpkg-query --admindir=.peers/cross/var/lib/dpkg -W -f '${source:Upstream-Version}\n' musl-dev | head -n 1
 }
 
 # Libraries in other languages, and what every program of Rust has: name, version, licence, package URL, description.
