@@ -65,9 +65,11 @@ describe() {
 
 # A static program: there is no package of the standard library for musl, so it is built too, which asks for the compiler's next features.
 static() {
+  local flag
   triple=$1-unknown-linux-musl version='' options=(-Zbuild-std="std,panic_abort") environment=(RUSTC_BOOTSTRAP=1)
   # zig's linker keeps functions that are equal twice and has no short relocations: 1.5 MB of 12. Its C library never gives memory back.
-  link=(-Clinker=ld.lld -Clinker-flavor=ld.lld -Clink-self-contained=yes -Clink-arg=--icf=all -Clink-arg=-zpack-relative-relocs)
+  link=(-Clinker=ld.lld -Clinker-flavor=ld.lld -Clink-self-contained=yes)
+  for flag in --icf=all -zpack-relative-relocs -pie --no-dynamic-linker -ztext; do link+=("-Clink-arg=$flag"); done
 }
 
 small() {
@@ -136,18 +138,26 @@ mount_all() {
 }
 
 # What links need that the compiler and zig do not bring: musl with its objects for the start of a program, where the compiler would have its
-# own. Nothing unwinds the stack.
+# own; and LLVM's libunwind, which zig compiles for musl.
 make_start() {
-  local folder architecture=${triple%%-*} name
+  local folder architecture=${triple%%-*} name flag
   [[ $triple != armv7-* ]] || inside arm-linux-gnueabihf-gcc -march=armv7-a -c -o /target/read_tp.o /src/scripts/read_tp.s
   [[ $triple == *-musl ]] || return 0
   folder=$(inside rustc --print sysroot)/lib/rustlib/$triple/lib/self-contained
   inside mkdir -p "$folder"
-  inside sh -c 'cd "$1" && cp rcrt1.o crti.o crtn.o ./*.a "$2/"' sh "/usr/lib/$architecture-linux-musl" "$folder"
-  for name in crtbeginS.o crtendS.o; do
-    inside cp "$(inside "$architecture-linux-gnu-gcc" -print-file-name="$name")" "$folder/"
+  inside sh -c 'cd "$1" && cp crti.o crtn.o ./*.a "$2/"' sh "/usr/lib/$architecture-linux-musl" "$folder"
+  # For 64-bit ARM the compiler asks for those of a program with a fixed address.
+  for name in rcrt1 crt1; do inside cp "/usr/lib/$architecture-linux-musl/rcrt1.o" "$folder/$name.o"; done
+  for name in crtbegin crtend; do
+    for flag in S ''; do
+      inside cp "$(inside "$architecture-linux-gnu-gcc" -print-file-name="${name}S.o")" "$folder/$name$flag.o"
+    done
   done
-  inside ar rcs "$folder/libunwind.a"
+  # shellcheck disable=SC2016
+  inside sh -ec '
+    cd "$(mktemp -d)" && echo "int main(void) { return 0; }" > nothing.c
+    ZIG_GLOBAL_CACHE_DIR=$PWD python-zig cc -target "$1" nothing.c -lunwind -o nothing
+    cp o/*/libunwind.a "$2/" && rm -rf "$PWD"' sh "$architecture-linux-musl" "$folder"
 }
 
 # Runs cargo-zigbuild on the source for the target.

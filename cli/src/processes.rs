@@ -59,7 +59,7 @@ pub(crate) enum Process {
 
 /// The command line of one of them.
 #[derive(Parser)]
-#[command(name = "postern", version, max_term_width = 110)]
+#[command(name = "postern", max_term_width = 110)]
 struct Line {
     #[command(subcommand)]
     process: Process,

@@ -6,8 +6,15 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
+use tokio::time::sleep;
+
+/// How long another process may take to let a socket go, as one whose interface was deleted just now.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long to wait before looking again.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Why a socket could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +78,13 @@ impl Prepared {
         let io = |error| SocketError::Io { path: path.to_owned(), error };
         let directory = path.parent().unwrap_or(Path::new("/"));
         std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(io)?;
-        remove_stale(path).await?;
+        let until = Instant::now() + PATIENCE;
+        while let Err(error) = remove_stale(path).await {
+            if !matches!(error, SocketError::Busy(_)) || Instant::now() > until {
+                return Err(error);
+            }
+            sleep(PAUSE).await;
+        }
         // No other user may connect, not even before the permissions are set.
         let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
         let bound = UnixListener::bind(path);
@@ -156,7 +169,6 @@ fn watch(directory: &Path, path: &Path) -> io::Result<watch::Receiver<bool>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn path(name: &str) -> PathBuf {
         std::env::temp_dir().join(format!("postern-{}-{name}.sock", std::process::id()))
@@ -173,6 +185,18 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
         drop(listener);
         assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_process_that_ends_is_waited_for() {
+        let path = path("ending");
+        let ending = Listener::bind(&path).await.expect("free");
+        let ends = async {
+            sleep(Duration::from_millis(200)).await;
+            drop(ending);
+        };
+        let (bound, ()) = tokio::join!(Listener::bind(&path), ends);
+        drop(bound.expect("it was waited for"));
     }
 
     #[tokio::test]
@@ -222,7 +246,7 @@ mod tests {
         let path = path("deleted");
         let listener = Listener::bind(&path).await.expect("free");
         let removal = async {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            sleep(Duration::from_millis(20)).await;
             std::fs::remove_file(&path).expect("it is there");
             std::future::pending::<()>().await;
         };
