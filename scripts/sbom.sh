@@ -35,9 +35,10 @@ others() {
   [ -n "$rust" ] || fail "$program does not say which rustc has built it"
   jq -nS --arg awslc "$(sed -n 's/^#define AWSLC_VERSION_NUMBER_STRING "\(.*\)"/\1/p' "$folder/aws-lc/include/openssl/base.h")" \
     --arg uplot "$(head -c 200 https/vendor/uplot/uPlot.iife.min.js | sed -n 's/.*(v\([0-9.]*\)).*/\1/p')" --arg rust "$rust" \
-    --arg musl "$(musl "$triple")" --arg license "$(jq -r '.packages[] | select(.name == "aws-lc-sys") | .license' "$metadata")" '[
+    --arg page "$(crates "$triple" | sed -n 's/^maud@.*/page/p')" --arg musl "$(musl "$triple")" --arg license "$(jq -r '.packages[] | select(.name == "aws-lc-sys") | .license' "$metadata")" '[
       {name: "AWS-LC", version: $awslc, license: $license, purl: "pkg:github/aws/aws-lc@v\($awslc)", description: "C library in aws-lc-sys"},
-      {name: "uPlot", version: $uplot, license: "MIT", purl: "pkg:npm/uplot@\($uplot)", description: "script of the status page, in postern-https"},
+      (if $page == "" then empty else
+        {name: "uPlot", version: $uplot, license: "MIT", purl: "pkg:npm/uplot@\($uplot)", description: "script of the status page, in postern-https"} end),
       {name: "std", version: $rust, license: "MIT OR Apache-2.0", purl: "pkg:github/rust-lang/rust@\($rust)", description: "Rust standard library"},
       (if $musl == "" then empty else {name: "musl", version: $musl, license: "MIT", purl: "pkg:generic/musl@\($musl)", description: "C library"} end)]
     | if all(.version != "") then . else error("a version is not known: \(.)") end'

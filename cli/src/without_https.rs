@@ -17,5 +17,5 @@ pub(crate) struct Daemon<'a> {
 /// Starts nothing.
 #[expect(clippy::unnecessary_wraps, reason = "the server itself may not start")]
 pub(crate) fn start(_: Daemon<'_>, _: Option<&User>) -> Result<Connection, Failure> {
-    Ok(Connection::LeftOut)
+    Ok(Connection::Off)
 }

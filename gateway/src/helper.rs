@@ -10,6 +10,4 @@ pub enum Connection {
     /// There is none.
     #[default]
     Off,
-    /// This program was built without it.
-    LeftOut,
 }

@@ -23,7 +23,7 @@ mod engines;
 mod kernel;
 mod log;
 pub mod model;
-#[cfg(feature = "openapi")]
+#[cfg(feature = "https")]
 pub mod openapi;
 pub mod saving;
 pub mod server;
@@ -219,7 +219,7 @@ fn router(shown: Shown) -> Router {
         .merge(configuration::routes())
         .merge(typed::routes())
         .with_state(shown);
-    #[cfg(feature = "openapi")]
+    #[cfg(feature = "https")]
     let own = own.route(openapi::PLACE, get(openapi::serve));
     // Last, so that they apply to the requests of the services too.
     let all = services.into_iter().fold(own, Router::merge);

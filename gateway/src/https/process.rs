@@ -227,8 +227,8 @@ impl Process {
         if self.link.is_none() {
             let stream = match &self.connection {
                 Connection::Inherited(stream) => stream.try_clone(),
+                Connection::Off if !cfg!(feature = "https") => return Err(OrderError::LeftOut),
                 Connection::Off => return Err(OrderError::Off),
-                Connection::LeftOut => return Err(OrderError::LeftOut),
             };
             let stream = stream.and_then(UnixStream::from_std).map_err(OrderError::Unreachable)?;
             self.link = Some(Link::new(stream));

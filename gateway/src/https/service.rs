@@ -13,7 +13,7 @@ use super::process::{OrderError, Process};
 use super::wire::{self, Listener};
 use crate::host::wants::Wants;
 use crate::service::{
-    Context, Phase, Planned as Plan, Policy, Refusal, Requirements, Service, Step, View, Work,
+    Context, Phase, Planned as Plan, Policy, Refusal, Refused, Requirements, Service, Step, View, Work,
 };
 use base64ct::{Base64, Encoding};
 use config::settings::https::ServerCertificate;
@@ -111,6 +111,12 @@ impl<P: Part> Service for ServedPart<P> {
 
     fn wants(&self, _: &Settings) -> BTreeMap<String, Wants> {
         BTreeMap::new()
+    }
+
+    fn check(&self, settings: &Settings) -> (Vec<String>, Refused) {
+        let is_left_out = !cfg!(feature = "https") && P::is_wanted(settings);
+        let refused = is_left_out.then(|| (path::<P>(), Refusal::new(OrderError::LeftOut, false)));
+        (Vec::new(), refused.into_iter().collect())
     }
 
     fn plan<'a>(&'a mut self, settings: &'a mut Settings, _: &'a Context) -> Work<'a, Plan> {
