@@ -39,7 +39,7 @@ mod export;
 mod generate;
 mod health;
 mod host;
-#[cfg_attr(not(feature = "https"), path = "without_https.rs")]
+#[cfg(feature = "https")]
 mod https;
 mod import;
 mod join;

@@ -1,10 +1,12 @@
 //! `postern run`: the gateway, as its configuration file says.
 
 use crate::engines;
+#[cfg(feature = "https")]
+use crate::https;
 use crate::place::{API, CONFIG, state_of};
 use crate::privilege::{self, Needs};
 use crate::service_user::User;
-use crate::{Outcome, agentx, alerter, archiver, dhcp, dns, https, log, machine, only_one, service_user};
+use crate::{Outcome, agentx, alerter, archiver, dhcp, dns, log, machine, only_one, service_user};
 use clap::Args;
 use config::Settings;
 use crypto::choice::{Choice, Subject};
@@ -118,11 +120,12 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
         machine::helper(&arguments.allowed, &arguments.config, user.as_ref())?
     };
     let https = match state.as_deref().filter(|_| !arguments.no_https) {
+        #[cfg(feature = "https")]
         Some(state) => https::start(
             https::Daemon { api: &arguments.api, state, config: &arguments.config },
             user.as_ref(),
         )?,
-        None => Connection::Off,
+        _ => Connection::Off,
     };
     let alerts = match state.as_deref().filter(|_| !arguments.no_alerts) {
         Some(state) => alerter::start(state, &arguments.allowed, user.as_ref())?,
