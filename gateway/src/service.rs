@@ -98,6 +98,19 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
+/// Why a part of the configuration is refused that this program was built without.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}: this program was built without it: use one that was built with the cargo feature `{1}`")]
+pub struct LeftOut(pub Path, pub &'static str);
+
+impl LeftOut {
+    /// The refusals of such parts.
+    pub fn refuse(paths: impl IntoIterator<Item = Path>, feature: &'static str) -> Refused {
+        let refusal = |path: Path| (path.clone(), Refusal::new(Self(path, feature), false));
+        paths.into_iter().map(refusal).collect()
+    }
+}
+
 /// What a configuration needs of the machine.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Requirements {

@@ -1,17 +1,12 @@
 //! In place of the gateways between Ethernet ports, in a program that is built without them: `interfaces secgw` is refused.
 
 use crate::host::wants::Wants;
-use crate::service::{Context, Planned, Policy, Refusal, Refused, Requirements, Service, Step, Work};
+use crate::service::{
+    Context, LeftOut, Planned, Policy, Refusal, Refused, Requirements, Service, Step, Work,
+};
 use config::{Path, Settings};
 use std::collections::BTreeMap;
 use std::future::ready;
-
-/// Why they are refused.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "{0}: this program was built without gateways between ports: use one that was built with the cargo feature `secgw`"
-)]
-struct LeftOut(Path);
 
 /// Serves nothing.
 #[derive(Default)]
@@ -19,8 +14,7 @@ pub struct SecgwService;
 
 /// Refuses each gateway.
 fn refused(settings: &Settings) -> Refused {
-    let paths = settings.secgw.keys().map(|name| Path::new(["interfaces", "secgw", name]));
-    paths.map(|path| (path.clone(), Refusal::new(LeftOut(path), false))).collect()
+    LeftOut::refuse(settings.secgw.keys().map(|name| Path::new(["interfaces", "secgw", name])), "secgw")
 }
 
 impl Service for SecgwService {

@@ -27,11 +27,6 @@ pub enum OrderError {
         "no process serves the API over HTTPS, metrics, the status page and enrolment\n  fix: start the daemon without --no-https"
     )]
     Off,
-    /// The program was built without it.
-    #[error(
-        "this program was built without the HTTPS server: use one that was built with the cargo feature `https`"
-    )]
-    LeftOut,
     /// The socket cannot be used.
     #[error("the HTTPS server cannot be reached: {0}\n  fix: restart the daemon")]
     Unreachable(io::Error),
@@ -225,12 +220,9 @@ impl Process {
 
     fn link(&mut self) -> Result<&mut Link, OrderError> {
         if self.link.is_none() {
-            let stream = match &self.connection {
-                Connection::Inherited(stream) => stream.try_clone(),
-                Connection::Off if !cfg!(feature = "https") => return Err(OrderError::LeftOut),
-                Connection::Off => return Err(OrderError::Off),
-            };
-            let stream = stream.and_then(UnixStream::from_std).map_err(OrderError::Unreachable)?;
+            let Connection::Inherited(stream) = &self.connection else { return Err(OrderError::Off) };
+            let stream =
+                stream.try_clone().and_then(UnixStream::from_std).map_err(OrderError::Unreachable)?;
             self.link = Some(Link::new(stream));
         }
         Ok(self.link.as_mut().expect("made above"))

@@ -13,7 +13,8 @@ use super::process::{OrderError, Process};
 use super::wire::{self, Listener};
 use crate::host::wants::Wants;
 use crate::service::{
-    Context, Phase, Planned as Plan, Policy, Refusal, Refused, Requirements, Service, Step, View, Work,
+    Context, LeftOut, Phase, Planned as Plan, Policy, Refusal, Refused, Requirements, Service, Step, View,
+    Work,
 };
 use base64ct::{Base64, Encoding};
 use config::settings::https::ServerCertificate;
@@ -103,6 +104,12 @@ impl<P: Part> Default for ServedPart<P> {
     }
 }
 
+/// What is refused of a part, if the program has no HTTPS server.
+fn left_out<P: Part>(settings: &Settings) -> Refused {
+    let is_left_out = !cfg!(feature = "https") && P::is_wanted(settings);
+    LeftOut::refuse(is_left_out.then(path::<P>), "https")
+}
+
 impl<P: Part> Service for ServedPart<P> {
     fn requirements(&self, settings: &Settings) -> Requirements {
         let count = usize::from(P::is_wanted(settings));
@@ -114,14 +121,13 @@ impl<P: Part> Service for ServedPart<P> {
     }
 
     fn check(&self, settings: &Settings) -> (Vec<String>, Refused) {
-        let is_left_out = !cfg!(feature = "https") && P::is_wanted(settings);
-        let refused = is_left_out.then(|| (path::<P>(), Refusal::new(OrderError::LeftOut, false)));
-        (Vec::new(), refused.into_iter().collect())
+        (Vec::new(), left_out::<P>(settings))
     }
 
     fn plan<'a>(&'a mut self, settings: &'a mut Settings, _: &'a Context) -> Work<'a, Plan> {
-        let wanted = P::take(settings).map(Arc::new);
-        let mut plan = Plan::default();
+        let refused = left_out::<P>(settings);
+        let wanted = P::take(settings).map(Arc::new).filter(|_| refused.is_empty());
+        let mut plan = Plan { steps: Vec::new(), refused };
         if wanted != self.served || self.is_waiting {
             let phase = if wanted.is_none() { Phase::Remove } else { Phase::Switch };
             plan.steps.push(Step { path: path::<P>(), phase, frees: Vec::new(), needs: Vec::new() });
