@@ -49,6 +49,7 @@ const PEER: &[(&str, &str)] = &[
     ("allowed-ips", "allowed_ips"),
     ("description", "description"),
     ("disable", "disabled"),
+    ("host-name", "endpoint_host"),
     ("persistent-keepalive", "persistent_keepalive"),
     ("port", "endpoint_port"),
     ("preshared-key", "preshared_key"),

@@ -72,3 +72,4 @@ mod transactions;
 mod tunnel;
 mod uapi;
 mod unreachable;
+mod wireguard_names;

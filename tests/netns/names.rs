@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The files of /etc that the processes of a namespace see; removed with it.
-struct Etc(PathBuf);
+pub(crate) struct Etc(PathBuf);
 
 impl Etc {
     fn new(lab: &Lab, site: &str) -> Self {
@@ -21,7 +21,7 @@ impl Etc {
     }
 
     /// Writes a file in place: a process that has started sees the new content.
-    fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         std::fs::write(self.0.join(name), text).expect("a file");
     }
 }
@@ -35,7 +35,7 @@ impl Drop for Etc {
 }
 
 /// Has the first site take names from a file alone, which has none yet.
-fn hosts_file(lab: &Lab) -> Etc {
+pub(crate) fn hosts_file(lab: &Lab) -> Etc {
     let etc = Etc::new(lab, "a");
     etc.write("hosts", "127.0.0.1 localhost\n");
     etc.write("nsswitch.conf", "hosts: files\n");
@@ -43,7 +43,7 @@ fn hosts_file(lab: &Lab) -> Etc {
 }
 
 /// Has the first site ask a resolver for names that never answers: it waits 150 s for each.
-fn silent_resolver(lab: &Lab) -> (Etc, UdpSocket) {
+pub(crate) fn silent_resolver(lab: &Lab) -> (Etc, UdpSocket) {
     let etc = Etc::new(lab, "a");
     etc.write("nsswitch.conf", "hosts: dns\n");
     etc.write("resolv.conf", "nameserver 192.168.77.2\noptions timeout:30 attempts:5\n");

@@ -252,6 +252,8 @@ impl Interface {
         self.names.insert(name.clone());
         let path = self.path(&format!("peer {name}"));
         draft.translate(&section.origin, &[(path.clone(), None)], why);
+        let endpoints = section.settings.iter().filter(|setting| setting.key == "endpoint");
+        let mut endpoints_left = endpoints.count();
         for Setting { key, value, origin } in &section.settings {
             let path = |word: &str| format!("{path} {word}");
             match key.as_str() {
@@ -265,7 +267,15 @@ impl Interface {
                 "persistentkeepalive" => {
                     draft.take(origin, &[(path("persistent-keepalive"), Some(value))]);
                 }
-                "endpoint" => endpoint(&path(""), value, origin, draft),
+                "endpoint" => {
+                    endpoints_left -= 1;
+                    // The last one counts: an address before a name would be left beside it.
+                    if endpoints_left == 0 {
+                        endpoint(&path(""), value, origin, draft);
+                    } else {
+                        draft.take(origin, &[]);
+                    }
+                }
                 "allowedips" => self.allowed_ips(&name, value, origin, owners, draft),
                 _ => draft.leave_open(origin, "it is not an option of a peer", "look it up, and remove it"),
             }
@@ -341,16 +351,7 @@ pub(super) fn mark(path: String, value: &str, origin: &Origin, draft: &mut Draft
 pub(super) fn endpoint(path: &str, value: &str, origin: &Origin, draft: &mut Draft) {
     let (host, port) = value.rsplit_once(':').unwrap_or((value, ""));
     let address = host.trim_start_matches('[').trim_end_matches(']');
-    if address.parse::<std::net::IpAddr>().is_err() {
-        draft.leave(
-            origin,
-            "names are not resolved here: until it has an address, the peer must connect to us",
-            format!(
-                "set {path}address ADDRESS and set {path}port PORT; getent ahosts shows the address of a name"
-            ),
-        );
-        return;
-    }
-    let sets = [(format!("{path}address"), Some(address)), (format!("{path}port"), Some(port))];
+    let word = if address.parse::<std::net::IpAddr>().is_ok() { "address" } else { "host-name" };
+    let sets = [(format!("{path}{word}"), Some(address)), (format!("{path}port"), Some(port))];
     draft.take(origin, &sets);
 }

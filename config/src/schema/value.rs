@@ -39,6 +39,8 @@ pub enum Type {
     Prefix,
     /// An address.
     Address,
+    /// The same, beside `host-name` for names.
+    AddressNoName,
     /// An address, with or without a port: 192.0.2.1, 192.0.2.1:51820 or [2001:db8::1]:51820.
     Endpoint,
     /// An address or a prefix.
@@ -118,7 +120,7 @@ impl Type {
             Self::Host => text.parse::<IpNet>().is_ok(),
             Self::HostOrDhcp => text == DHCP || text.parse::<IpNet>().is_ok(),
             Self::Prefix => text.parse::<IpNet>().is_ok_and(|prefix| prefix.trunc() == prefix),
-            Self::Address => text.parse::<IpAddr>().is_ok(),
+            Self::Address | Self::AddressNoName => text.parse::<IpAddr>().is_ok(),
             Self::Endpoint => endpoint_of(text).is_some(),
             Self::Network => text.parse::<IpAddr>().is_ok() || Self::Prefix.check(text).is_ok(),
             Self::AddressOrAny => text == "any" || text.parse::<IpAddr>().is_ok(),
@@ -167,7 +169,7 @@ impl Type {
             Self::Host => "an address with its prefix length, such as 10.1.0.1/30".to_owned(),
             Self::HostOrDhcp => "an address with its prefix length, such as 10.1.0.1/30, or dhcp".to_owned(),
             Self::Prefix => "a prefix, such as 10.1.0.0/24".to_owned(),
-            Self::Address => "an IPv4 or IPv6 address".to_owned(),
+            Self::Address | Self::AddressNoName => "an IPv4 or IPv6 address".to_owned(),
             Self::Endpoint => {
                 "an IPv4 or IPv6 address, or one with a port, such as 192.0.2.1:51820 or [2001:db8::1]:51820"
                     .to_owned()
@@ -208,7 +210,8 @@ impl Type {
             Self::Address | Self::AddressOrAny | Self::Endpoint if is_domain(text) => {
                 Some(format!("names are not resolved here: write the address; getent ahosts {text} shows it"))
             }
-            Self::Address | Self::AddressOrAny => {
+            Self::AddressNoName if is_domain(text) => Some(format!("a name has a word of its own: host-name {text}")),
+            Self::Address | Self::AddressNoName | Self::AddressOrAny => {
                 Some("write an address such as 192.0.2.1 or 2001:db8::1".to_owned())
             }
             Self::Host if matches!(text, "dhcp" | "dhcpv6") => {
@@ -276,7 +279,7 @@ impl fmt::Display for Type {
             Self::Host => f.write_str("<address/length>"),
             Self::HostOrDhcp => f.write_str("<address/length>|dhcp"),
             Self::Prefix => f.write_str("<prefix/length>"),
-            Self::Address => f.write_str("<address>"),
+            Self::Address | Self::AddressNoName => f.write_str("<address>"),
             Self::Endpoint => f.write_str("<address>|<address:port>"),
             Self::Network => f.write_str("<address>|<prefix/length>"),
             Self::AddressOrAny => f.write_str("<address>|any"),
@@ -461,6 +464,11 @@ mod tests {
                 Some(
                     "names are not resolved here: write the address; getent ahosts vpn.example.net shows it",
                 ),
+            ),
+            (
+                Type::AddressNoName,
+                "vpn.example.net",
+                Some("a name has a word of its own: host-name vpn.example.net"),
             ),
             (Type::Address, "192.0.2", Some("write an address such as 192.0.2.1 or 2001:db8::1")),
             (Type::Key, "secret", Some("postern generate pki wireguard key-pair prints a new pair")),

@@ -1,5 +1,6 @@
 //! `interfaces wireguard`.
 
+use super::form::Form;
 use super::value::Type;
 use super::{
     Inner, Node, PORT, PROCESSORS, RECEIVE_THREADS, THREADS, Tag, Unsupported, flag, inner, tag, unsupported,
@@ -57,7 +58,7 @@ pub(super) static NODES: &[Node] = &[
     value("interfaces wireguard <interface> private-key", Type::Key, "Private key of this gateway").secret(),
     value(
         "interfaces wireguard <interface> peer <peer> address",
-        Type::Address,
+        Type::AddressNoName,
         "Address of the peer (default: learned from its packets)",
     ),
     values(
@@ -72,6 +73,11 @@ pub(super) static NODES: &[Node] = &[
     ),
     value("interfaces wireguard <interface> peer <peer> description", Type::Text(255), "Description"),
     flag("interfaces wireguard <interface> peer <peer> disable", "Disable the peer"),
+    value(
+        "interfaces wireguard <interface> peer <peer> host-name",
+        Type::Form(Form::Domain),
+        "Domain name of the peer, instead of its address",
+    ),
     value(
         "interfaces wireguard <interface> peer <peer> persistent-keepalive",
         Type::Number(1, 65_535),

@@ -47,7 +47,7 @@ pub use secgw::Secgw;
 pub use system::Crypto;
 pub use threads::Threads;
 pub use watched::Watched;
-pub use wireguard::{Mss, Peer, WireGuard};
+pub use wireguard::{Host, Mss, Peer, WireGuard};
 
 use crate::error::{ConfigError, Location};
 use crate::schema::{self, Cursor, Kind};

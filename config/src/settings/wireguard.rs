@@ -6,7 +6,7 @@ use crate::tree::Tree;
 use crypto::{PrivateKey, PublicKey, Secret};
 use ipnet::IpNet;
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
 /// Marks that are also numbers of routing tables: those of IPsec, and default, main and local of the kernel. A tunnel for
@@ -66,10 +66,21 @@ pub struct Peer {
     pub allowed_ips: Vec<IpNet>,
     /// Its address and port, if they are configured.
     pub endpoint: Option<SocketAddr>,
+    /// Its name and port, if it is found by name.
+    pub host: Option<Host>,
     /// Where it is called when it does not answer there, in this order.
     pub backups: Vec<SocketAddr>,
     /// Seconds between keepalives; 0 for none.
     pub persistent_keepalive: u16,
+}
+
+/// Where a peer is whose address may change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Its domain name.
+    pub name: String,
+    /// Its UDP port.
+    pub port: u16,
 }
 
 impl Reader {
@@ -123,21 +134,8 @@ impl Reader {
 
     fn peer(&mut self, path: &str, name: &str, tree: &Tree) -> Option<Peer> {
         let path = format!("{path} peer {name}");
-        let endpoint = match (tree.value("address"), tree.value("port")) {
-            (Some(address), Some(port)) => Some(SocketAddr::new(address.parse().ok()?, port.parse().ok()?)),
-            (None, None) => None,
-            (address, _) => {
-                let (there, missing) =
-                    if address.is_some() { ("address", "port") } else { ("port", "address") };
-                self.error(
-                    tree.location(),
-                    format!("{path}: {there} is set without {missing}"),
-                    format!("set {path} {missing} ..., or delete {path} {there}"),
-                );
-                None
-            }
-        };
-        let backups = self.backups(&path, tree, endpoint);
+        let (endpoint, host) = self.place(&path, tree);
+        let backups = self.backups(&path, tree, endpoint, host.as_ref());
         let allowed_ips: Vec<IpNet> = parsed(tree.values("allowed-ips"));
         if allowed_ips.is_empty() {
             let fix = format!("set {path} allowed-ips PREFIX, the network behind the peer");
@@ -154,6 +152,7 @@ impl Reader {
             preshared_key: tree.value("preshared-key").and_then(secret).unwrap_or_else(Secret::zero),
             allowed_ips,
             endpoint,
+            host,
             backups,
             persistent_keepalive: tree
                 .value("persistent-keepalive")
@@ -162,10 +161,51 @@ impl Reader {
         })
     }
 
+    /// Where a peer is: its address, or its name, with its port.
+    fn place(&mut self, path: &str, tree: &Tree) -> (Option<SocketAddr>, Option<Host>) {
+        let (address, name, port) = (tree.value("address"), tree.value("host-name"), tree.value("port"));
+        let wrong = match (address, name, port) {
+            (Some(address), None, Some(port)) => {
+                let endpoint =
+                    address.parse().ok().zip(port.parse().ok()).map(|it: (IpAddr, u16)| SocketAddr::from(it));
+                return (endpoint, None);
+            }
+            (None, Some(name), Some(port)) => {
+                let host = port.parse().ok().map(|port| Host { name: name.to_owned(), port });
+                return (None, host);
+            }
+            (None, None, None) => return (None, None),
+            (Some(address), Some(_), _) => (
+                "address and host-name are both set".to_owned(),
+                format!(
+                    "delete {path} address; it may be a backup-address: set {path} backup-address {address}"
+                ),
+            ),
+            (None, None, Some(_)) => {
+                ("port is set without address".to_owned(), missing(path, "port", "address"))
+            }
+            (Some(_), None, None) => {
+                ("address is set without port".to_owned(), missing(path, "address", "port"))
+            }
+            (None, Some(_), None) => {
+                ("host-name is set without port".to_owned(), missing(path, "host-name", "port"))
+            }
+        };
+        let (reason, fix) = wrong;
+        self.error(tree.location(), format!("{path}: {reason}"), fix);
+        (None, None)
+    }
+
     /// The further addresses of a peer, which have its port unless they have one of their own.
-    fn backups(&mut self, path: &str, tree: &Tree, first: Option<SocketAddr>) -> Vec<SocketAddr> {
+    fn backups(
+        &mut self,
+        path: &str,
+        tree: &Tree,
+        first: Option<SocketAddr>,
+        host: Option<&Host>,
+    ) -> Vec<SocketAddr> {
         let words = tree.values("backup-address");
-        let Some(first) = first else {
+        let Some(port_of_peer) = first.map(|first| first.port()).or(host.map(|host| host.port)) else {
             if !words.is_empty() {
                 let reason = format!("{path}: backup-address is set without address");
                 let fix = format!("set {path} address {0}, and delete {path} backup-address {0}", words[0]);
@@ -176,8 +216,8 @@ impl Reader {
         let mut backups = Vec::new();
         for word in words {
             let Some((address, port)) = endpoint_of(word) else { continue };
-            let backup = SocketAddr::new(address, port.unwrap_or(first.port()));
-            if backup == first || backups.contains(&backup) {
+            let backup = SocketAddr::new(address, port.unwrap_or(port_of_peer));
+            if first == Some(backup) || backups.contains(&backup) {
                 let reason = format!("{path}: backup-address {word} is {backup}, which the peer has already");
                 let fix = format!("delete {path} backup-address {word}");
                 self.error(tree.location_of("backup-address"), reason, fix);
@@ -229,6 +269,11 @@ impl Reader {
             }
         }
     }
+}
+
+/// What to type where one of two lines is missing.
+fn missing(path: &str, there: &str, missing: &str) -> String {
+    format!("set {path} {missing} ..., or delete {path} {there}")
 }
 
 fn mss(text: &str) -> Option<Mss> {
@@ -314,6 +359,23 @@ mod tests {
         assert!(reason(&set(&backups[..1])).contains("backup-address is set without address"));
         let twice = reason(&set(&[first[0], first[1], "backup-address 192.0.2.9:5"]));
         assert!(twice.contains("is 192.0.2.9:5, which the peer has already"), "{twice}");
+    }
+
+    #[test]
+    fn a_peer_has_an_address_or_a_name_and_a_port_with_either() {
+        let peer = "set interfaces wireguard wg0 peer b";
+        let set = |words: &[&str]| words.iter().map(|words| format!("{peer} {words}\n")).collect::<String>();
+        let named = ["host-name vpn.example.org", "port 5", "backup-address 192.0.2.3"];
+        let (settings, _) = check(&set(&named)).expect("right");
+        let read = &settings.wireguard["wg0"].peers["b"];
+        let host = Host { name: "vpn.example.org".to_owned(), port: 5 };
+        assert_eq!((read.host.as_ref(), read.endpoint), (Some(&host), None));
+        assert_eq!(read.backups, ["192.0.2.3:5".parse().expect("literal")]);
+        assert!(reason(&set(&named[..1])).contains("host-name is set without port"));
+        let both = check(&set(&["address 192.0.2.3", named[0], named[1]])).expect_err("wrong").remove(0);
+        assert!(both.reason.contains("address and host-name are both set"), "{}", both.reason);
+        let fix = both.fix.unwrap_or_default();
+        assert!(fix.contains("backup-address 192.0.2.3"), "{fix}");
     }
 
     #[test]

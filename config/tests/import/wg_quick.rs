@@ -18,11 +18,12 @@ fn a_hub_is_taken_with_its_peers() {
             "interfaces wireguard wg0 peer berlin preshared-key IYyPlCoG5+mMmVsVEXJRXUBNjVIoy3Q8yQnxX6kZU5k=",
             "interfaces wireguard wg0 peer laptop-anna allowed-ips 10.200.0.3/32",
             "interfaces wireguard wg0 peer peer3 allowed-ips 10.204.0.0/16",
+            "interfaces wireguard wg0 peer peer3 host-name vpn.branch.example",
+            "interfaces wireguard wg0 peer peer3 port 51820",
         ],
     );
-    assert_eq!(lines(&imported).len(), 22);
+    assert_eq!(lines(&imported).len(), 24);
     assert!(left(&imported, "Interface PostUp").1 && left(&imported, "Interface DNS").1);
-    assert!(left(&imported, "Peer Endpoint").0.contains("not resolved"));
     let endpoint = at(&imported, "wg0.conf", 19);
     assert_eq!((endpoint[0].place.column, &endpoint[0].outcome), (1, &Outcome::Taken));
     assert_complete(&imported, "wg0.conf", |line| line.contains(" = ") && !line.starts_with('#'));

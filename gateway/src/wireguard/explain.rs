@@ -26,8 +26,8 @@ pub(crate) fn interface(name: &str, snapshot: &Snapshot, labels: &Labels, now: D
     });
     let has_route = |to| routes.has_route(to);
     let explain = |peer: &PeerSnapshot| {
-        let name_of = labels.peers.get(&peer.public).map(|labels| &*labels.name);
-        Subject { interface: name, snapshot, peer, name: name_of, now, has_route: &has_route }.explain()
+        let (name_of, host) = (labels.peers.get(&peer.public).map(|it| &*it.name), host_name(labels, peer));
+        Subject { interface: name, snapshot, peer, name: name_of, host, now, has_route: &has_route }.explain()
     };
     let mut peers: Vec<Explained> = snapshot.peers.iter().map(explain).collect();
     peers.sort_by(|a, b| {
@@ -51,12 +51,22 @@ pub(crate) fn failures(
 }
 
 /// Whether each peer is up, in the order of the snapshot. The kernel is not asked: routes change what is advised, not the state.
-pub(crate) fn states(snapshot: &Snapshot, now: Duration) -> impl Iterator<Item = PeerState> + '_ {
+pub(crate) fn states<'a>(
+    snapshot: &'a Snapshot,
+    labels: &'a Labels,
+    now: Duration,
+) -> impl Iterator<Item = PeerState> + 'a {
     let state = move |peer| {
-        let has_route = &|_| true;
-        Subject { interface: "", snapshot, peer, name: None, now, has_route }.state().0
+        let (has_route, host) = (&|_| true, host_name(labels, peer));
+        Subject { interface: "", snapshot, peer, name: None, host, now, has_route }.state().0
     };
     snapshot.peers.iter().map(state)
+}
+
+/// The domain name that a peer is found by.
+fn host_name<'a>(labels: &'a Labels, peer: &PeerSnapshot) -> Option<HostName<'a>> {
+    let name = labels.peers.get(&peer.public)?.host.as_deref()?;
+    Some(HostName { name, unresolved: labels.unresolved.why(&peer.public) })
 }
 
 /// A peer, and what there is to know for its explanation.
@@ -69,10 +79,19 @@ struct Subject<'a> {
     peer: &'a PeerSnapshot,
     /// Its name in the configuration; without one the interface is driven by `wg`.
     name: Option<&'a str>,
+    /// The domain name that it is found by.
+    host: Option<HostName<'a>>,
     /// Time since 1970.
     now: Duration,
     /// Whether the kernel knows a way to an address.
     has_route: &'a dyn Fn(IpAddr) -> bool,
+}
+
+/// The domain name of a peer.
+struct HostName<'a> {
+    name: &'a str,
+    /// Why it has no address now.
+    unresolved: Option<String>,
 }
 
 fn finding(what: String, fix: impl IntoIterator<Item = String>) -> Finding {
@@ -168,7 +187,10 @@ impl Subject<'_> {
                 (PeerState::Idle, vec![finding(what, [])])
             }
             (None, Some(_)) => (PeerState::Waiting, vec![self.unused()]),
-            (None, None) => (PeerState::Waiting, vec![self.nowhere()]),
+            (None, None) => match self.unresolved() {
+                Some(unresolved) => (PeerState::Down, vec![unresolved]),
+                None => (PeerState::Waiting, vec![self.nowhere()]),
+            },
         }
     }
 
@@ -181,11 +203,25 @@ impl Subject<'_> {
 
     /// It is not known where it is.
     fn nowhere(&self) -> Finding {
+        if let Some(HostName { name, .. }) = &self.host {
+            return finding(format!("{name} is being looked up"), []);
+        }
         let fix = self.set("address ADDRESS", "endpoint ADDRESS:PORT");
         let what =
             "it has no endpoint, and has not called: nothing has come that could be this peer".to_owned();
         let port = self.snapshot.listen_port;
         finding(what, [format!("have it call UDP port {port} of this gateway; or say where it is: {fix}")])
+    }
+
+    /// Its name has no address.
+    fn unresolved(&self) -> Option<Finding> {
+        let HostName { name, unresolved } = self.host.as_ref()?;
+        let what = format!("{name} has no address now: {}", unresolved.as_ref()?);
+        let fix = self.set("address ADDRESS", "endpoint ADDRESS:PORT");
+        Some(finding(
+            what,
+            [format!("see what the resolver says: getent ahosts {name}; or set its address: {fix}")],
+        ))
     }
 
     fn unanswered(&self) -> Vec<Finding> {
@@ -206,14 +242,17 @@ impl Subject<'_> {
                 let all: Vec<String> = all.iter().map(SocketAddr::to_string).collect();
                 format!("none of {} has answered: {handshakes}, now at {remote}", all.join(", "))
             }
-            _ => format!("{remote} has not answered {handshakes}"),
+            _ => match &self.host {
+                Some(HostName { name, .. }) => format!("{name}, at {remote}, has not answered {handshakes}"),
+                None => format!("{remote} has not answered {handshakes}"),
+            },
         };
         let fix = [
             format!("see that a WireGuard listens there, and that UDP port {} is let through", remote.port()),
             format!("it must have a peer with our public key, {ours}"),
             format!("and its own public key must be {}", self.peer.public),
         ];
-        vec![finding(what, fix)]
+        std::iter::once(finding(what, fix)).chain(self.unresolved()).collect()
     }
 
     fn unconfirmed(&self) -> Finding {
@@ -349,8 +388,18 @@ mod tests {
 
     /// The state of the peer, and all findings with their fixes, one a line.
     fn explained(snapshot: &Snapshot, peer: &PeerSnapshot, has_route: bool) -> (PeerState, String) {
+        explained_with(snapshot, peer, has_route, None)
+    }
+
+    fn explained_with(
+        snapshot: &Snapshot,
+        peer: &PeerSnapshot,
+        has_route: bool,
+        host: Option<HostName<'_>>,
+    ) -> (PeerState, String) {
         let has_route = &|_| has_route;
-        let subject = Subject { interface: "wg0", snapshot, peer, name: Some("b"), now: NOW, has_route };
+        let subject =
+            Subject { interface: "wg0", snapshot, peer, name: Some("b"), host, now: NOW, has_route };
         let explained = subject.explain();
         let lines = explained.findings.iter().flat_map(|it| std::iter::once(&it.what).chain(&it.fix));
         (explained.state, lines.map(|line| format!("{line}\n")).collect())
@@ -364,6 +413,26 @@ mod tests {
         peer.trouble.unanswered = 1;
         let explained = explained(&snapshot(), &peer, true);
         assert_eq!(explained, (PeerState::Up, "the last handshake was 50 s ago\n".to_owned()));
+    }
+
+    #[test]
+    fn a_peer_whose_name_has_no_address_is_down_and_one_that_is_looked_up_waits() {
+        let (mut peer, snapshot) = (peer(), snapshot());
+        let host =
+            |why: Option<&str>| Some(HostName { name: "b.example", unresolved: why.map(str::to_owned) });
+        peer.trouble.unanswered = 3;
+        let (_, text) = explained_with(&snapshot, &peer, true, host(None));
+        assert!(text.starts_with("b.example, at 192.0.2.2:51820, has not answered 3 handshakes\n"), "{text}");
+        let (_, text) = explained_with(&snapshot, &peer, true, host(Some("no answer")));
+        assert!(
+            text.contains("\nb.example has no address now: no answer\n"),
+            "the last one is called: {text}"
+        );
+        (peer.endpoint, peer.trouble) = (None, Trouble::default());
+        let (state, text) = explained_with(&snapshot, &peer, true, host(None));
+        assert_eq!((state, &*text), (PeerState::Waiting, "b.example is being looked up\n"));
+        let (state, text) = explained_with(&snapshot, &peer, true, host(Some("no answer")));
+        assert!(state == PeerState::Down && text.contains("getent ahosts b.example"), "{text}");
     }
 
     #[test]

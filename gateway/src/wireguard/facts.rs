@@ -14,7 +14,7 @@ const SUITE: &str = "chacha20-poly1305";
 
 /// The peers of an interface.
 pub(super) fn tunnels(interface: &str, snapshot: &Snapshot, labels: &Labels, now: Duration) -> Vec<Tunnel> {
-    let states = explain::states(snapshot, now);
+    let states = explain::states(snapshot, labels, now);
     let tunnel = |(peer, explained): (&PeerSnapshot, PeerState)| {
         let public_key = peer.public.to_string();
         Tunnel {

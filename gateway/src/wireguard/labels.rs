@@ -1,5 +1,6 @@
 //! What the configuration calls an interface and its peers, for those who read about them.
 
+use super::names::Unresolved;
 use config::settings::WireGuard;
 use crypto::PublicKey;
 use std::collections::HashMap;
@@ -11,6 +12,8 @@ pub struct Labels {
     pub description: Option<String>,
     /// What the configuration calls its peers.
     pub peers: HashMap<PublicKey, PeerLabels>,
+    /// Names of peers without an address.
+    pub unresolved: Unresolved,
 }
 
 /// What the configuration calls a peer.
@@ -20,14 +23,18 @@ pub struct PeerLabels {
     pub name: String,
     /// Who it is.
     pub description: Option<String>,
+    /// The domain name that it is found by.
+    pub host: Option<String>,
 }
 
 impl Labels {
     /// The labels that a configuration gives.
-    pub fn new(settings: &WireGuard) -> Self {
+    pub fn new(settings: &WireGuard, unresolved: Unresolved) -> Self {
         let peers = settings.peers.iter().map(|(name, peer)| {
-            (peer.public_key, PeerLabels { name: name.clone(), description: peer.description.clone() })
+            let (description, host) =
+                (peer.description.clone(), peer.host.as_ref().map(|host| host.name.clone()));
+            (peer.public_key, PeerLabels { name: name.clone(), description, host })
         });
-        Self { description: settings.description.clone(), peers: peers.collect() }
+        Self { description: settings.description.clone(), peers: peers.collect(), unresolved }
     }
 }

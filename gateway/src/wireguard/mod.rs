@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! settings ──> service ──> plan (what differs) ──> interface ──> handshake_thread ──> tables (SAs, routes) ──> workers
-//! wg, wg-quick ──> uapi_server ──> uapi ──────────────┘               ^ handshake messages from the workers
+//! wg, wg-quick ──> uapi_server ──> uapi ──────────────┤               ^ handshake messages from the workers
+//! names of peers, looked up ──> names ────────────────┘
 //! ```
 
 pub mod api;
@@ -15,6 +16,7 @@ pub mod interface;
 mod known_routes;
 pub mod labels;
 pub mod model;
+pub(crate) mod names;
 pub mod plan;
 mod requirements;
 #[cfg(test)]

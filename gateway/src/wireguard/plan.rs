@@ -57,8 +57,9 @@ pub fn update(before: Option<&WireGuard>, after: &WireGuard) -> Update {
     let old: BTreeMap<PublicKey, &Peer> = peers(before).collect();
     let new: BTreeMap<PublicKey, &Peer> = peers(Some(after)).collect();
     // An endpoint cannot be taken from a peer: it goes and comes back without it, and calls when it has something to say.
+    let is_called = |peer: &Peer| peer.endpoint.is_some() || peer.host.is_some();
     let is_silenced = |key: &PublicKey, before: &Peer| {
-        new.get(key).is_some_and(|after| before.endpoint.is_some() && after.endpoint.is_none())
+        new.get(key).is_some_and(|after| is_called(before) && !is_called(after))
     };
     let goes = |(key, peer): &(PublicKey, &Peer)| !new.contains_key(key) || is_silenced(key, peer);
     let removed = peers(before).filter(goes).map(|(key, _)| {
@@ -109,7 +110,8 @@ fn peer_update(key: PublicKey, before: Option<&Peer>, after: &Peer) -> Option<Pe
     let addresses = |peer: &Peer| -> Vec<SocketAddr> {
         peer.endpoint.into_iter().chain(peer.backups.iter().copied()).collect()
     };
-    if before.is_none_or(|before| addresses(before) != addresses(after)) {
+    // Those of a name come when it was looked up.
+    if after.host.is_none() && before.is_none_or(|before| addresses(before) != addresses(after)) {
         update.addresses = Some(addresses(after));
     }
     if before.is_none_or(|before| before.persistent_keepalive != after.persistent_keepalive) {
@@ -167,6 +169,18 @@ mod tests {
         assert!(back.endpoint.is_none() && back.allowed_ips.len() == 2);
         let moved = settings(&["peer b address 192.0.2.2", "peer b port 5"]);
         assert_eq!(update(Some(&before), &moved).peers.len(), 1);
+    }
+
+    #[test]
+    fn a_peer_that_is_found_by_name_instead_keeps_its_session_and_where_it_is() {
+        let address = settings(&["peer b address 192.0.2.1", "peer b port 5"]);
+        let named = settings(&["peer b host-name b.example", "peer b port 5"]);
+        let change = update(Some(&address), &named);
+        let [peer] = &change.peers[..] else { panic!("{change:?}") };
+        assert!(!peer.remove && peer.endpoint.is_none() && peer.addresses.is_none(), "{peer:?}");
+        let back = update(Some(&named), &address);
+        assert_eq!(back.peers[0].endpoint, Some("192.0.2.1:5".parse().expect("literal")));
+        assert!(update(Some(&named), &settings(&[])).peers[0].remove, "it is not called any more");
     }
 
     #[test]

@@ -34,7 +34,8 @@ pub fn requirements(settings: &Settings) -> Requirements {
 /// are several, have something to say to each other or to what is behind us.
 fn beyond(interface: &WireGuard) -> impl Iterator<Item = IpNet> + '_ {
     let own = |prefix: &IpNet| interface.addresses.iter().any(|address| address.trunc().contains(prefix));
-    let is_hub = interface.peers.len() > 1 && interface.peers.values().any(|peer| peer.endpoint.is_none());
+    let is_hub = interface.peers.len() > 1
+        && interface.peers.values().any(|peer| peer.endpoint.is_none() && peer.host.is_none());
     let prefixes = interface.peers.values().flat_map(|peer| peer.allowed_ips.iter().copied());
     let is_host = |prefix: &IpNet| prefix.prefix_len() == prefix.max_prefix_len();
     let sought = prefixes

@@ -9,11 +9,17 @@ pub(crate) const C: &str = "TrMvSoP4jYQlY6RIzBgbssQqY3vxI2Pi+y71lOWWXX0=";
 
 /// The interface `wg0` with a peer `b`, whose `allowed-ips` and all else are in these lines.
 pub(crate) fn wireguard(lines: &[&str]) -> Settings {
+    wireguard_with(lines, "")
+}
+
+/// The same, with more than this interface.
+pub(crate) fn wireguard_with(lines: &[&str], more: &str) -> Settings {
     let mut text = format!(
         "set interfaces wireguard wg0 address 10.1.0.1/24\n\
          set interfaces wireguard wg0 private-key {OURS}\n\
          set interfaces wireguard wg0 peer b public-key {B}\n"
     );
     text.extend(lines.iter().map(|line| format!("set interfaces wireguard wg0 {line}\n")));
+    text.push_str(more);
     Settings::new(&config::parse(&text).expect("right")).expect("right").0
 }

@@ -9,6 +9,7 @@
 //! interface has too, whose route leads here meanwhile.
 
 use super::interface::Interface;
+use super::names::{Names, Unresolved};
 use super::plan;
 use super::uapi_server::Window;
 use super::update::{Update, UpdateError};
@@ -52,6 +53,10 @@ pub(super) struct Served {
     is_known: bool,
     /// Where `wg` sees it.
     window: Option<Window>,
+    /// Follows the names of peers.
+    names: Option<Names>,
+    /// Those that have no address now.
+    pub(super) unresolved: Unresolved,
 }
 
 /// A change of an interface, and how far it has come.
@@ -104,9 +109,19 @@ impl Served {
         check_port(name, &wanted).await?;
         let interface =
             Arc::new(Interface::create(name, context.engines.clone(), options, context.events.clone())?);
-        let served = Self { interface, settings: wanted, wants, is_known: false, window: None };
+        let unresolved = Unresolved::default();
+        let served = Self {
+            interface,
+            settings: wanted,
+            wants,
+            is_known: false,
+            window: None,
+            names: None,
+            unresolved,
+        };
         served.make(&context.host).await?;
-        Ok(Self { is_known: true, ..served })
+        let names = Names::follow(&served.interface, None, &served.settings, &served.unresolved);
+        Ok(Self { is_known: true, names, ..served })
     }
 
     /// Ends it, with its window; what it was.
@@ -315,6 +330,7 @@ impl Served {
     fn exchange(&mut self, change: &mut Change) {
         swap(&mut self.settings, &mut change.settings);
         swap(&mut self.wants, &mut change.wants);
+        self.names = Names::follow(&self.interface, Some(&change.settings), &self.settings, &self.unresolved);
         change.is_switched = !change.is_switched;
     }
 

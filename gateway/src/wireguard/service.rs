@@ -10,9 +10,10 @@
 use super::api::Interfaces;
 use super::labels::Labels;
 use super::served::{Change, Served, ServiceError};
-use super::{plan, requirements};
+use super::{names, plan, requirements};
 use crate::host::Host;
 use crate::host::wants::Wants;
+use crate::ipsec::resolver;
 use crate::service::{
     Context, Phase, Planned, Policy, Refusal, Refused, Requirements, Service, Step, View, Work,
 };
@@ -66,6 +67,10 @@ impl Service for WireGuardService {
 
     fn wants(&self, settings: &Settings) -> BTreeMap<String, Wants> {
         settings.wireguard.iter().map(|(name, link)| (name.clone(), plan::wants(link))).collect()
+    }
+
+    fn warnings(&self, settings: &Settings) -> Vec<String> {
+        names::cut_off(settings, &resolver::of_this_machine())
     }
 
     fn plan<'a>(&'a mut self, settings: &'a mut Settings, context: &'a Context) -> Work<'a, Planned> {
@@ -313,7 +318,10 @@ impl WireGuardService {
 
     fn show(&self, name: &str) {
         if let Some(served) = self.served.get(name) {
-            self.shown.show(Arc::clone(&served.interface), Labels::new(&served.settings));
+            self.shown.show(
+                Arc::clone(&served.interface),
+                Labels::new(&served.settings, served.unresolved.clone()),
+            );
         }
     }
 }
