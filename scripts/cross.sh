@@ -28,6 +28,8 @@ fail() { printf '%s\n' "$@" >&2; exit 1; }
 #   aarch64-small-musl, x86_64-small-musl
 #                      the same for little flash: without benchmarks, status page and tables for backtraces
 #   armv7              any 32-bit ARMv7 with hardware floating point
+#   armv7-musl, armv7-small-musl
+#                      a static program, and one for little flash, of instructions of 16 bits where there are some (Thumb-2)
 #   armv7-cortex-a7, armv7-cortex-a9, armv7-cortex-a15, armv7-krait
 #                      the same with NEON, scheduled for this core
 describe() {
@@ -42,6 +44,8 @@ describe() {
     x86_64-musl) emulator=(env) binutils=x86_64-linux-gnu; static x86_64 ;;
     aarch64-small-musl) describe aarch64-musl; small ;;
     x86_64-small-musl) describe x86_64-musl; small ;;
+    armv7-musl) describe armv7; static armv7 ;;
+    armv7-small-musl) describe armv7-musl; small; rust_flags+=" -Ctarget-feature=+thumb-mode" c_flags=-mthumb ;;
     armv7)
       triple=armv7-unknown-linux-gnueabihf emulator=(qemu-arm -cpu cortex-a15) binutils=arm-linux-gnueabihf libraries=arm-linux-gnueabihf
       # Debian's kernel for it has no addresses beyond 4 GB.
@@ -66,11 +70,12 @@ describe() {
 # A static program: there is no package of the standard library for musl, so it is built too, which asks for the compiler's next features.
 static() {
   local flag
-  triple=$1-unknown-linux-musl version='' options=(-Zbuild-std="std,panic_abort") environment=(RUSTC_BOOTSTRAP=1)
+  triple=$1-unknown-linux-musl musl=$1-linux-musl version='' options=(-Zbuild-std="std,panic_abort") environment=(RUSTC_BOOTSTRAP=1)
   # zig's linker keeps functions that are equal twice and has no short relocations: 0.6 MB of 12. Its C library keeps what small
   # pieces of memory were once taken for.
   link=(-Clinker=ld.lld -Clinker-flavor=ld.lld -Clink-self-contained=yes)
   for flag in --icf=all -zpack-relative-relocs -pie --no-dynamic-linker -ztext; do link+=("-Clink-arg=$flag"); done
+  [ "$1" != armv7 ] || triple+=eabihf musl=arm-linux-musleabihf
 }
 
 small() {
@@ -79,7 +84,7 @@ small() {
   options+=(--no-default-features -Zbuild-std-features=optimize_for_size)
 }
 
-list() { printf '%s\n' aarch64 aarch64-musl aarch64-small-musl x86_64-musl x86_64-small-musl armv7 armv7-cortex-a7 armv7-cortex-a9 armv7-cortex-a15 armv7-krait; }
+list() { printf '%s\n' aarch64 aarch64-musl aarch64-small-musl x86_64-musl x86_64-small-musl armv7 armv7-musl armv7-small-musl armv7-cortex-a7 armv7-cortex-a9 armv7-cortex-a15 armv7-krait; }
 
 # Runs a command in that Debian.
 inside() {
@@ -89,7 +94,7 @@ inside() {
 }
 
 packages=(rustc cargo rust-src cmake make gcc g++ clang bindgen python3-venv g++-aarch64-linux-gnu g++-arm-linux-gnueabihf
-  libstd-rust-dev:arm64 libstd-rust-dev:armhf lld musl-dev musl-dev:arm64 qemu-user libc6:arm64 libc6:armhf libgcc-s1:arm64 libgcc-s1:armhf)
+  libstd-rust-dev:arm64 libstd-rust-dev:armhf lld musl-dev musl-dev:arm64 musl-dev:armhf qemu-user libc6:arm64 libc6:armhf libgcc-s1:arm64 libgcc-s1:armhf)
 
 # Where this machine has its packages from.
 mirror() {
@@ -141,24 +146,24 @@ mount_all() {
 # What links need that the compiler and zig do not bring: musl with its objects for the start of a program, where the compiler would have its
 # own; and LLVM's libunwind, which zig compiles for musl.
 make_start() {
-  local folder architecture=${triple%%-*} name flag
+  local folder name flag
   [[ $triple != armv7-* ]] || inside arm-linux-gnueabihf-gcc -march=armv7-a -c -o /target/read_tp.o /src/scripts/read_tp.s
-  [[ $triple == *-musl ]] || return 0
+  [ -n "$musl" ] || return 0
   folder=$(inside rustc --print sysroot)/lib/rustlib/$triple/lib/self-contained
   inside mkdir -p "$folder"
-  inside sh -c 'cd "$1" && cp crti.o crtn.o ./*.a "$2/"' sh "/usr/lib/$architecture-linux-musl" "$folder"
+  inside sh -c 'cd "$1" && cp crti.o crtn.o ./*.a "$2/"' sh "/usr/lib/$musl" "$folder"
   # For 64-bit ARM the compiler asks for those of a program with a fixed address.
-  for name in rcrt1 crt1; do inside cp "/usr/lib/$architecture-linux-musl/rcrt1.o" "$folder/$name.o"; done
+  for name in rcrt1 crt1; do inside cp "/usr/lib/$musl/rcrt1.o" "$folder/$name.o"; done
   for name in crtbegin crtend; do
     for flag in S ''; do
-      inside cp "$(inside "$architecture-linux-gnu-gcc" -print-file-name="${name}S.o")" "$folder/$name$flag.o"
+      inside cp "$(inside "$binutils-gcc" -print-file-name="${name}S.o")" "$folder/$name$flag.o"
     done
   done
   # shellcheck disable=SC2016
   inside sh -ec '
     cd "$(mktemp -d)" && echo "int main(void) { return 0; }" > nothing.c
     ZIG_GLOBAL_CACHE_DIR=$PWD python-zig cc -target "$1" nothing.c -lunwind -o nothing
-    cp o/*/libunwind.a "$2/" && rm -rf "$PWD"' sh "$architecture-linux-musl" "$folder"
+    cp o/*/libunwind.a "$2/" && rm -rf "$PWD"' sh "$musl" "$folder"
 }
 
 # Runs cargo-zigbuild on the source for the target.
@@ -318,7 +323,7 @@ if [ "$(id -u)" = 0 ] && [ -z "${CROSS_MOUNTS:-}" ]; then
   exec unshare --mount --propagation private scripts/cross.sh "$@"
 fi
 command=${1:-}
-rust_flags='' c_flags='' profile=${PROFILE:-release} target=${2:-} place=${2:-} version=.$glibc options=() environment=() link=()
+rust_flags='' c_flags='' profile=${PROFILE:-release} target=${2:-} place=${2:-} version=.$glibc musl='' options=() environment=() link=()
 case $command in
   list) list ;;
   triple) describe "$target" && echo "$triple" ;;

@@ -151,18 +151,20 @@ stage_openwrt() {
 
 # Packages for OpenWrt, of static programs: its C library is musl.
 pack_openwrt() {
-  local format said
+  local format machine said
   case $TARGET in
     *-musl) ;;
-    *) fail "OpenWrt needs a static program" "  fix: TARGET=aarch64-small-musl, aarch64-musl or x86_64-musl" ;;
+    *) fail "OpenWrt needs a static program" "  fix: TARGET=aarch64-small-musl, armv7-small-musl or another of the targets with musl" ;;
   esac
+  # What the kernel calls it.
+  case $TARGET in armv7-*) machine=armv7l ;; *) machine=${TARGET%%-*} ;; esac
   get_nfpm
   mkdir -p "$dist"
   stage_openwrt target/openwrt
   rm -rf target/openwrt-scripts
   mkdir target/openwrt-scripts
   cp packaging/openwrt/*.sh target/openwrt-scripts/
-  sed -i "s/@MACHINE@/${TARGET%%-*}/g" target/openwrt-scripts/before-install.sh
+  sed -i "s/@MACHINE@/$machine/g" target/openwrt-scripts/before-install.sh
   # apk has a script of its own for an upgrade, and opkg says in a variable that it is one.
   sed '1a PKG_UPGRADE=1' target/openwrt-scripts/after-install.sh > target/openwrt-scripts/after-upgrade.sh
   # Their times are in the package.
