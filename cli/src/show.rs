@@ -139,6 +139,7 @@ fn peer(peer: &Peer) -> String {
     if peer.has_preshared_key {
         lines.push("    preshared key: (hidden)".to_owned());
     }
+    lines.extend(peer.host_name.as_ref().map(|name| format!("    host name: {name}")));
     lines.extend(peer.endpoint.as_ref().map(|endpoint| format!("    endpoint: {endpoint}")));
     lines.extend(peer.endpoint_reason.as_ref().map(|why| format!("    endpoint is: {why}")));
     lines.push(format!("    allowed ips: {}", peer.allowed_ips.join(", ")));
@@ -222,6 +223,7 @@ mod tests {
             has_preshared_key: true,
             endpoint: Some("192.0.2.1:51820".to_owned()),
             addresses: vec!["192.0.2.1:51820".to_owned(), "192.0.2.2:51820".to_owned()],
+            host_name: Some("b.example".to_owned()),
             endpoint_reason: Some("the first of its addresses".to_owned()),
             allowed_ips: vec!["10.2.0.0/24".to_owned()],
             latest_handshake: Some(0),

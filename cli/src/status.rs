@@ -177,7 +177,10 @@ fn peer(peer: &Peer) -> Line {
             (State::Down, format!("{since}{at}; it should answer every {} s", peer.persistent_keepalive))
         }
         (_, Some(since)) => (State::Waiting, format!("{since}{at}")),
-        (_, None) if peer.endpoint.is_none() => (State::Waiting, "it has not called yet".to_owned()),
+        (_, None) if peer.endpoint.is_none() => {
+            let found = peer.host_name.as_ref().map(|name| format!("{name} is being looked up"));
+            (State::Waiting, found.unwrap_or_else(|| "it has not called yet".to_owned()))
+        }
         (_, None) => (State::Waiting, format!("no handshake yet{at}; one is made when a packet is sent")),
     };
     Line { name, state, why }

@@ -117,8 +117,8 @@ fn take(tree: &Tree, words: &[&str], interfaces: &mut BTreeMap<String, Interface
             let of_peer = tree.at(&["interfaces", "wireguard", name, "peer", peer]);
             let has = |word: &str| of_peer.is_some_and(|peer| peer.has(word));
             let is_read_otherwise = match *word {
-                // An endpoint has both.
-                "address" | "port" => !has("address") || !has("port"),
+                // An endpoint has a port, and an address or a name.
+                "address" | "host-name" | "port" => !has("port") || has("address") == has("host-name"),
                 "preshared-key" => {
                     value.first().and_then(|key| key_of(key)).is_some_and(|key| *key == [0; 32])
                 }

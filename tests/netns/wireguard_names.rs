@@ -49,7 +49,8 @@ fn a_wireguard_peer_whose_name_gets_an_address_later_is_called() {
     is_at(&etc, "192.168.77.2");
     wait_until(PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
     assert_eq!(a.peer("other")["endpoint"], "192.168.77.2:51820");
-    assert!(a.logged().contains("wg0 peer other: head.invalid has an address again"), "{}", a.logged());
+    assert!(a.logged().contains("wg0 peer other: head.invalid is 192.168.77.2"), "{}", a.logged());
+    assert_eq!(a.peer("other")["host_name"], "head.invalid");
 }
 
 #[test]
@@ -69,6 +70,24 @@ fn a_wireguard_peer_whose_name_moves_is_called_there_without_hands() {
     wait_until(NOTICED, || answers(&lab, "a", "10.66.0.2")).expect("it is found again");
     assert_eq!(a.peer("other")["endpoint"], "192.168.77.3:51820");
     assert!(a.logged().contains("wg0 peer other: head.invalid is 192.168.77.3"), "{}", a.logged());
+}
+
+#[test]
+fn a_wireguard_peer_that_has_called_stays_where_it_is_whatever_its_name_says_later() {
+    let Some(mut lab) = sites() else { return };
+    let etc = hosts_file(&lab);
+    let (a_keys, b_keys) = (key_pair(), key_pair());
+    let (mut a, mut b) = (Site::new(&lab, "a", &a_keys.0), Site::new(&lab, "b", &b_keys.0));
+    a.write(&named(&b_keys.1));
+    b.write(&lines(1, &a_keys.1, &["peer other persistent-keepalive 5"]));
+    a.start(&mut lab);
+    wait_until(PATIENCE, || a.logged().contains("head.invalid has no address now")).expect("it is said");
+    b.start(&mut lab);
+    wait_until(PATIENCE, || answers(&lab, "b", "10.66.0.1")).expect("a tunnel");
+    is_at(&etc, "192.168.77.9");
+    std::thread::sleep(Duration::from_secs(8));
+    assert_eq!(a.peer("other")["endpoint"], "192.168.77.2:51820");
+    assert!(answers(&lab, "a", "10.66.0.2"));
 }
 
 #[test]

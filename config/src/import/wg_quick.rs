@@ -3,7 +3,7 @@
 use super::place::{Origin, Place, Reader, SyntaxError};
 use super::report::{Draft, Set};
 use super::{Source, network};
-use crate::schema::{Cursor, key_of};
+use crate::schema::{Cursor, is_domain, key_of};
 use ipnet::IpNet;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -351,7 +351,14 @@ pub(super) fn mark(path: String, value: &str, origin: &Origin, draft: &mut Draft
 pub(super) fn endpoint(path: &str, value: &str, origin: &Origin, draft: &mut Draft) {
     let (host, port) = value.rsplit_once(':').unwrap_or((value, ""));
     let address = host.trim_start_matches('[').trim_end_matches(']');
-    let word = if address.parse::<std::net::IpAddr>().is_ok() { "address" } else { "host-name" };
+    let word = if address.parse::<std::net::IpAddr>().is_ok() {
+        "address"
+    } else if is_domain(address) {
+        "host-name"
+    } else {
+        let why = "it is neither an address nor a domain name: until it has one, the peer must connect to us";
+        return draft.leave(origin, why, format!("set {path}address ADDRESS and set {path}port PORT"));
+    };
     let sets = [(format!("{path}{word}"), Some(address)), (format!("{path}port"), Some(port))];
     draft.take(origin, &sets);
 }

@@ -196,7 +196,7 @@ fn is_hardware_address(text: &str) -> bool {
 }
 
 /// Whether a name can be resolved. Digits and dots alone are a mistyped address.
-pub(super) fn is_domain(text: &str) -> bool {
+pub(crate) fn is_domain(text: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
     };

@@ -35,6 +35,7 @@ pub use algorithm::{DH_GROUPS, ENCRYPTIONS, ESP_PRESETS, HASHES, IKE_PRESETS, KE
 pub use cursor::Cursor;
 pub use firewall::{Action, icmp_name, icmp_type};
 pub use form::Form;
+pub(crate) use form::is_domain;
 pub use health::HEALTH_RULES;
 pub use location::Location;
 pub use log::LOG_SUBSYSTEMS;

@@ -222,6 +222,10 @@ fn what_uci_has_no_words_for_comes_back_as_lines() {
          set interfaces wireguard wg0 description \"it's \\ #1\"\n\
          set interfaces wireguard wg0 peer a.b@c address 192.0.2.1\n\
          set interfaces wireguard wg0 peer peer1 port 7\n\
+         set interfaces wireguard wg0 peer nowhere host-name n.example\n\
+         set interfaces wireguard wg0 peer both host-name n.example\nset interfaces wireguard wg0 peer both port 5\n\
+         set interfaces wireguard wg0 peer both address 192.0.2.1\n\
+         set interfaces wireguard wg0 peer named host-name n.example\nset interfaces wireguard wg0 peer named port 5\n\
          set interfaces wireguard wg0 peer empty\n\
          set interfaces wireguard wg0 peer \"it's\" port 9\n\
          set interfaces wireguard wg0 peer zero preshared-key AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n\
@@ -231,6 +235,17 @@ fn what_uci_has_no_words_for_comes_back_as_lines() {
          comment interfaces wireguard wg1 'it is empty'\n",
     );
     there_and_back("nothing", "");
+}
+
+#[test]
+fn a_name_and_its_port_are_an_endpoint_of_uci() {
+    let lines = "set interfaces wireguard wg0 peer b host-name n.example\nset interfaces wireguard wg0 peer b port 5\n";
+    let exported = export::uci(&parse(lines).expect("right")).expect("it can be said");
+    let network = exported.network.as_str().expect("text").to_owned();
+    assert!(
+        network.contains("endpoint_host 'n.example'") && network.contains("endpoint_port '5'"),
+        "{network}"
+    );
 }
 
 #[test]

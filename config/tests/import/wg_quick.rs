@@ -164,3 +164,16 @@ fn each_line_of_a_source_is_in_the_report() {
         assert_eq!(lines(&imported).iter().filter(is_disabled).count(), disabled, "{routes}");
     }
 }
+
+#[test]
+fn what_is_neither_an_address_nor_a_name_is_left_with_its_port() {
+    for endpoint in ["my_host.example:5", "[fe80::1%eth0]:5", "192.0.2.300:5"] {
+        let content = ALL_OPTIONS.replace("vpn.example.org:51820", endpoint);
+        let imported = text(Format::WgQuick, &content);
+        assert!(
+            left(&imported, "Peer Endpoint").0.contains("neither an address nor a domain name"),
+            "{endpoint}"
+        );
+        assert!(!lines(&imported).iter().any(|line| line.contains("peer peer1 port")), "{endpoint}");
+    }
+}

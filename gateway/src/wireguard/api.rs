@@ -109,6 +109,7 @@ async fn show_interface(interface: &Interface, labels: &Labels) -> model::Interf
         description: labels.peers.get(&peer.public).and_then(|labels| labels.description.clone()),
         public_key: peer.public.to_string(),
         has_preshared_key: !peer.preshared.is_zero(),
+        host_name: labels.peers.get(&peer.public).and_then(|labels| labels.host.clone()),
         endpoint: peer.endpoint.map(|endpoint| endpoint.to_string()),
         addresses: peer.addresses.iter().map(SocketAddr::to_string).collect(),
         endpoint_reason: endpoint_reason(peer),

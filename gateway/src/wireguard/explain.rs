@@ -66,7 +66,7 @@ pub(crate) fn states<'a>(
 /// The domain name that a peer is found by.
 fn host_name<'a>(labels: &'a Labels, peer: &PeerSnapshot) -> Option<HostName<'a>> {
     let name = labels.peers.get(&peer.public)?.host.as_deref()?;
-    Some(HostName { name, unresolved: labels.unresolved.why(&peer.public) })
+    Some(HostName { name, unresolved: labels.known.why(name) })
 }
 
 /// A peer, and what there is to know for its explanation.
@@ -172,7 +172,8 @@ impl Subject<'_> {
         if trouble.unanswered > 1 || (trouble.unanswered == 1 && !peer.has_key) {
             // It has answered, and the general advice for silence would mislead.
             let answered = self.bad_responses();
-            return (PeerState::Down, answered.map_or_else(|| self.unanswered(), |why| vec![why]));
+            let silent = || self.unresolved().into_iter().chain(self.unanswered()).collect();
+            return (PeerState::Down, answered.map_or_else(silent, |why| vec![why]));
         }
         if peer.has_key {
             let at = handshake.unwrap_or_default();
@@ -252,7 +253,7 @@ impl Subject<'_> {
             format!("it must have a peer with our public key, {ours}"),
             format!("and its own public key must be {}", self.peer.public),
         ];
-        std::iter::once(finding(what, fix)).chain(self.unresolved()).collect()
+        vec![finding(what, fix)]
     }
 
     fn unconfirmed(&self) -> Finding {
@@ -424,10 +425,8 @@ mod tests {
         let (_, text) = explained_with(&snapshot, &peer, true, host(None));
         assert!(text.starts_with("b.example, at 192.0.2.2:51820, has not answered 3 handshakes\n"), "{text}");
         let (_, text) = explained_with(&snapshot, &peer, true, host(Some("no answer")));
-        assert!(
-            text.contains("\nb.example has no address now: no answer\n"),
-            "the last one is called: {text}"
-        );
+        assert!(text.starts_with("b.example has no address now: no answer\n"), "{text}");
+        assert!(text.contains("\nb.example, at 192.0.2.2:51820, has not answered"), "the last one: {text}");
         (peer.endpoint, peer.trouble) = (None, Trouble::default());
         let (state, text) = explained_with(&snapshot, &peer, true, host(None));
         assert_eq!((state, &*text), (PeerState::Waiting, "b.example is being looked up\n"));

@@ -50,6 +50,8 @@ pub enum Command {
     Update(Update, Reply<Result<(), UpdateError>>),
     /// Show the interface and its peers.
     Snapshot(Reply<Snapshot>),
+    /// Say of each of these peers whether it is not where it is called.
+    Lost(Vec<PublicKey>, Reply<Vec<bool>>),
     /// The interface went up or down, or has another MTU.
     Link {
         /// Whether it is up.

@@ -16,7 +16,7 @@ use crate::tunnel_interface::{
 };
 use config::settings::{Mss, Processors, Threads};
 use crossbeam_channel::{Sender, unbounded};
-use crypto::{Engine, random};
+use crypto::{Engine, PublicKey, random};
 use packet::header::wireguard::{DATA, DATA_OVERHEAD, STEERING_BYTE};
 use port::Offloads;
 use port::udp::{SocketSlot, Spread, Steering};
@@ -124,6 +124,13 @@ impl Interface {
     pub async fn update(&self, update: Update) -> Result<(), UpdateError> {
         let (reply, answer) = oneshot::channel();
         let _ = self.commands.send(Command::Update(update, reply));
+        answer.await.expect("the handshake thread lives as long as the interface")
+    }
+
+    /// Whether each of these peers is not where it is called.
+    pub(super) async fn lost(&self, peers: Vec<PublicKey>) -> Vec<bool> {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.commands.send(Command::Lost(peers, reply));
         answer.await.expect("the handshake thread lives as long as the interface")
     }
 

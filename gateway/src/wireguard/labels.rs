@@ -1,6 +1,6 @@
 //! What the configuration calls an interface and its peers, for those who read about them.
 
-use super::names::Unresolved;
+use super::names::Known;
 use config::settings::WireGuard;
 use crypto::PublicKey;
 use std::collections::HashMap;
@@ -12,8 +12,8 @@ pub struct Labels {
     pub description: Option<String>,
     /// What the configuration calls its peers.
     pub peers: HashMap<PublicKey, PeerLabels>,
-    /// Names of peers without an address.
-    pub unresolved: Unresolved,
+    /// What is known of names.
+    pub known: Known,
 }
 
 /// What the configuration calls a peer.
@@ -29,12 +29,12 @@ pub struct PeerLabels {
 
 impl Labels {
     /// The labels that a configuration gives.
-    pub fn new(settings: &WireGuard, unresolved: Unresolved) -> Self {
+    pub fn new(settings: &WireGuard, known: Known) -> Self {
         let peers = settings.peers.iter().map(|(name, peer)| {
             let (description, host) =
                 (peer.description.clone(), peer.host.as_ref().map(|host| host.name.clone()));
             (peer.public_key, PeerLabels { name: name.clone(), description, host })
         });
-        Self { description: settings.description.clone(), peers: peers.collect(), unresolved }
+        Self { description: settings.description.clone(), peers: peers.collect(), known }
     }
 }

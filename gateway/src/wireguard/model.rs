@@ -46,6 +46,9 @@ pub struct Peer {
     pub public_key: String,
     /// Whether it has a pre-shared key.
     pub has_preshared_key: bool,
+    /// The domain name that it is found by.
+    #[serde(default)]
+    pub host_name: Option<String>,
     /// Its endpoint.
     pub endpoint: Option<String>,
     /// Its configured addresses, the preferred one first.

@@ -1,13 +1,13 @@
 //! Peers that are found by name.
 //!
 //! ```text
-//! new, or its lines have changed ──┐
-//! it does not answer ──────────────┴──> its name is looked up, every 5 s ──> its addresses ──> handshake_thread
+//! its name is another than before ──┐
+//! it does not answer ───────────────┴──> looked up, every 5 s ──> its addresses ──> handshake_thread, which decides
 //! ```
 //! A peer that answers is left alone, whatever its name says by now: like any other peer, it is followed where it moves.
 
 use super::interface::Interface;
-use super::update::{PeerSnapshot, PeerUpdate, Update};
+use super::update::{Found, PeerUpdate, Update};
 use crate::openvpn::names;
 use config::Settings;
 use config::settings::{Host, Peer, WireGuard};
@@ -22,32 +22,66 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
-/// How often it is looked whether a name must be looked up.
+/// How often it is looked which peers do not answer.
 const LOOK: Duration = Duration::from_secs(1);
-/// The pause between two look-ups of a name.
+/// The pause between two look-ups of a name; after so many in a row, the longer one.
 const PAUSE: Duration = Duration::from_secs(5);
+const SOON: u32 = 24;
+const LONG_PAUSE: Duration = Duration::from_secs(30);
 /// Addresses of a name that are used: each may be called for 15 s before the next one.
 const MOST: usize = 8;
 
 /// Names of all interfaces that are looked up at once: a resolver that does not answer holds a thread for each.
 static LOOK_UPS: Semaphore = Semaphore::const_new(16);
 
-/// Names without an address, by the keys of their peers: why, if they have been looked up.
+/// What is known of names. It outlives interfaces and changes of the configuration: a change that is undone may have cut off the resolver.
 #[derive(Clone, Default)]
-pub struct Unresolved(Arc<Mutex<BTreeMap<PublicKey, Option<String>>>>);
+pub struct Known(Arc<Mutex<BTreeMap<String, Name>>>);
 
-impl Unresolved {
-    /// Why the name of a peer has no address.
-    pub fn why(&self, peer: &PublicKey) -> Option<String> {
-        self.lock().get(peer).cloned().flatten()
+#[derive(Default)]
+struct Name {
+    /// Its last addresses.
+    addresses: Vec<IpAddr>,
+    /// Why it has none now.
+    why: Option<String>,
+}
+
+impl Known {
+    /// The last addresses of a name.
+    pub fn addresses(&self, host: &Host) -> Vec<SocketAddr> {
+        let known = self.lock();
+        let addresses = known.get(&host.name).map(|name| &name.addresses[..]).unwrap_or_default();
+        addresses.iter().map(|address| SocketAddr::new(*address, host.port)).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<PublicKey, Option<String>>> {
+    /// Why a name has no address now.
+    pub fn why(&self, name: &str) -> Option<String> {
+        self.lock().get(name)?.why.clone()
+    }
+
+    /// Notes the answer of a resolver; returns whether it is another one than before.
+    pub(super) fn note(&self, name: &str, answer: io::Result<Vec<IpAddr>>) -> bool {
+        let mut known = self.lock();
+        let name = known.entry(name.to_owned()).or_default();
+        match answer {
+            Ok(mut addresses) => {
+                let was_without = name.why.take().is_some();
+                // Those that it has kept stay in their order.
+                let place = |address: &IpAddr| name.addresses.iter().position(|it| it == address);
+                addresses.sort_by_key(|address| place(address).unwrap_or(usize::MAX));
+                let before = std::mem::replace(&mut name.addresses, addresses);
+                was_without || before != name.addresses
+            }
+            Err(error) => name.why.replace(error.to_string()).is_none(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Name>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Keeps the addresses of an interface's peers what their names say. Dropping it ends that.
+/// Keeps the addresses of an interface's peers what their names say. Dropping it ends that: nothing is sent to the interface after it.
 pub(super) struct Names(JoinHandle<()>);
 
 impl Drop for Names {
@@ -57,33 +91,24 @@ impl Drop for Names {
 }
 
 impl Names {
-    /// Begins, if a peer is found by name. Peers whose lines differ from those of `before` are looked up at once.
+    /// Begins, if a peer is found by name. Peers that had another place in `before` are called at their new one even if they answer.
     pub(super) fn follow(
         interface: &Arc<Interface>,
         before: Option<&WireGuard>,
         settings: &WireGuard,
-        unresolved: &Unresolved,
+        known: &Known,
     ) -> Option<Self> {
         let was = |key: &PublicKey| before?.peers.values().find(|peer| peer.public_key == *key);
-        let mut sought: Vec<Sought> = { settings.peers.iter() }
+        let sought: Vec<Sought> = { settings.peers.iter() }
             .filter_map(|(name, peer)| Sought::new(name, peer, was(&peer.public_key)))
             .collect();
-        let mut without = unresolved.lock();
-        without.retain(|key, _| sought.iter().any(|it| it.key == *key));
-        for sought in &mut sought {
-            // What was new before a further change, and has no address yet, is still new.
-            sought.is_new |= without.contains_key(&sought.key);
-            if sought.is_new {
-                without.entry(sought.key).or_default();
-            }
-        }
-        drop(without);
         if sought.is_empty() {
             return None;
         }
-        let follower =
-            Follower { interface: Arc::downgrade(interface), sought, unresolved: unresolved.clone() };
-        Some(Self(tokio::spawn(follower.run())))
+        let inside = settings.peers.values().flat_map(|peer| &peer.allowed_ips).copied();
+        let inside = inside.filter(|prefix| prefix.prefix_len() != 0).collect();
+        let interface = Arc::downgrade(interface);
+        Some(Self(tokio::spawn(Follower { interface, sought, inside, known: known.clone() }.run())))
     }
 }
 
@@ -93,79 +118,68 @@ struct Sought {
     key: PublicKey,
     host: Host,
     /// Its other addresses.
-    backups: Vec<SocketAddr>,
-    /// Whether it is looked up even if it answers: what the configuration says of it is new.
-    is_new: bool,
+    others: Vec<SocketAddr>,
+    /// Whether it had another place before, and the name was not found since.
+    is_moved: bool,
     /// Whether it is being looked up.
     is_asked: bool,
+    /// Look-ups in a row.
+    count: u32,
     /// Until when it is not looked up again.
     rests_until: Instant,
 }
 
 impl Sought {
     fn new(name: &str, peer: &Peer, before: Option<&Peer>) -> Option<Self> {
-        let is_new =
-            before.is_none_or(|before| (&before.host, &before.backups) != (&peer.host, &peer.backups));
         Some(Self {
             name: name.to_owned(),
             key: peer.public_key,
             host: peer.host.clone()?,
-            backups: peer.backups.clone(),
-            is_new,
+            others: peer.backups.clone(),
+            is_moved: before.is_some_and(|before| before.host != peer.host),
             is_asked: false,
+            count: 0,
             rests_until: Instant::now(),
         })
     }
 
-    fn is_due(&self, peer: &PeerSnapshot, now: Instant) -> bool {
-        let is_lost = peer.endpoint.is_none() || peer.trouble.unanswered > 0;
-        !self.is_asked && now >= self.rests_until && (self.is_new || is_lost)
+    fn is_waiting(&self, now: Instant) -> bool {
+        !self.is_asked && now >= self.rests_until
     }
 
-    /// What changes when these are its addresses; `None` for nothing.
-    fn update(&self, peer: &PeerSnapshot, found: &[IpAddr]) -> Option<PeerUpdate> {
-        let found: Vec<SocketAddr> = found.iter().map(|it| SocketAddr::new(*it, self.host.port)).collect();
-        // Resolvers change the order with each answer: another address must not be preferred each time.
-        let mut addresses: Vec<SocketAddr> =
-            peer.addresses.iter().copied().filter(|known| found.contains(known)).collect();
-        for address in found.iter().chain(&self.backups) {
-            if !addresses.contains(address) {
-                addresses.push(*address);
-            }
-        }
-        let is_elsewhere = peer.endpoint.is_none_or(|it| !addresses.contains(&it.remote));
-        if !is_elsewhere && addresses == peer.addresses {
-            return None;
-        }
-        let endpoint = addresses.first().copied().filter(|_| is_elsewhere);
-        Some(PeerUpdate {
-            update_only: true,
-            endpoint,
-            addresses: Some(addresses),
-            ..PeerUpdate::new(self.key)
-        })
+    fn rest(&mut self, now: Instant) {
+        self.is_asked = false;
+        self.count += 1;
+        self.rests_until = now + if self.count < SOON { PAUSE } else { LONG_PAUSE };
     }
 }
 
-/// The addresses at which a peer can be called: some resolvers give 0.0.0.0 for names that they block.
-fn callable(found: Vec<IpAddr>) -> io::Result<Vec<IpAddr>> {
+/// The addresses at which a peer can be called. Some resolvers give 0.0.0.0 for names that they block, and some give an address inside the
+/// tunnel while it is up: packets to that would be led into the tunnel that they carry.
+fn callable(found: Vec<IpAddr>, inside: &[IpNet]) -> io::Result<Vec<IpAddr>> {
     let mut callable: Vec<IpAddr> = Vec::new();
+    let is_inside = |address: &IpAddr| inside.iter().any(|prefix| prefix.contains(address));
+    let why = if found.iter().any(is_inside) {
+        "it has an address inside the tunnel only"
+    } else {
+        "no address of it can be called"
+    };
     for address in found {
-        if !address.is_unspecified() && !address.is_multicast() && !callable.contains(&address) {
+        let is_anybody = address.is_unspecified() || address.is_multicast();
+        if !is_anybody && !is_inside(&address) && !callable.contains(&address) {
             callable.push(address);
         }
     }
     callable.truncate(MOST);
-    if callable.is_empty() {
-        return Err(io::Error::other("no address of it can be called"));
-    }
-    Ok(callable)
+    if callable.is_empty() { Err(io::Error::other(why)) } else { Ok(callable) }
 }
 
 struct Follower {
     interface: Weak<Interface>,
     sought: Vec<Sought>,
-    unresolved: Unresolved,
+    /// What its peers carry, but for all addresses.
+    inside: Vec<IpNet>,
+    known: Known,
 }
 
 /// The place of a peer among those that are sought, and the answer about it.
@@ -177,74 +191,67 @@ impl Follower {
         let mut asked: JoinSet<Answer> = JoinSet::new();
         let mut look = tokio::time::interval(LOOK);
         loop {
-            tokio::select! {
-                _ = look.tick() => {
-                    let Some(interface) = self.interface.upgrade() else { return };
-                    self.ask(&interface, &mut asked).await;
-                }
-                Some(answer) = asked.join_next() => {
-                    let Some(interface) = self.interface.upgrade() else { return };
-                    // A look-up that panicked has said so already.
-                    if let Ok((at, found)) = answer {
-                        self.answered(&interface, at, found).await;
-                    }
-                }
+            let answer = tokio::select! {
+                _ = look.tick() => None,
+                Some(answer) = asked.join_next() => Some(answer),
+            };
+            let Some(interface) = self.interface.upgrade() else { return };
+            // A look-up that panicked has said so already.
+            if let Some(Ok((at, found))) = answer {
+                self.answered(&interface, at, found).await;
             }
+            self.ask(&interface, &mut asked).await;
         }
     }
 
-    /// Looks up what is due.
+    /// Looks up the names of peers that do not answer, those first that have waited for longest.
     async fn ask(&mut self, interface: &Interface, asked: &mut JoinSet<Answer>) {
         let now = Instant::now();
-        if self.sought.iter().all(|sought| sought.is_asked || now < sought.rests_until) {
+        let is_waiting = |&at: &usize| self.sought[at].is_waiting(now);
+        let mut waiting: Vec<usize> = (0..self.sought.len()).filter(is_waiting).collect();
+        if waiting.is_empty() || LOOK_UPS.available_permits() == 0 {
             return;
         }
-        let snapshot = interface.snapshot().await;
-        if !snapshot.up {
-            return;
-        }
-        let peers: BTreeMap<PublicKey, &PeerSnapshot> =
-            snapshot.peers.iter().map(|peer| (peer.public, peer)).collect();
-        for (at, sought) in self.sought.iter_mut().enumerate() {
-            let is_due = peers.get(&sought.key).is_some_and(|peer| sought.is_due(peer, now));
-            if is_due && let Ok(permit) = LOOK_UPS.try_acquire() {
-                sought.is_asked = true;
-                let host = sought.host.name.clone();
-                asked.spawn_blocking(move || {
-                    let _permit = permit;
-                    (at, names::resolve(&host).and_then(callable))
-                });
+        waiting.sort_by_key(|&at| self.sought[at].rests_until);
+        let lost = interface.lost(waiting.iter().map(|&at| self.sought[at].key).collect()).await;
+        for (at, is_lost) in waiting.into_iter().zip(lost) {
+            let sought = &mut self.sought[at];
+            if !is_lost && !sought.is_moved {
+                sought.count = 0;
+                continue;
             }
+            let Ok(permit) = LOOK_UPS.try_acquire() else { return };
+            sought.is_asked = true;
+            let host = sought.host.name.clone();
+            asked.spawn_blocking(move || {
+                let _permit = permit;
+                (at, names::resolve(&host))
+            });
         }
     }
 
     async fn answered(&mut self, interface: &Interface, at: usize, found: io::Result<Vec<IpAddr>>) {
         let sought = &mut self.sought[at];
-        (sought.is_asked, sought.rests_until) = (false, Instant::now() + PAUSE);
+        sought.rest(Instant::now());
         let (peer, host) = (format!("{} peer {}", interface.name(), sought.name), &sought.host.name);
-        let found = match found {
+        let found = match found.and_then(|found| callable(found, &self.inside)) {
             Ok(found) => found,
             Err(error) => {
-                let before = self.unresolved.lock().insert(sought.key, Some(error.to_string()));
-                let is_first = before.flatten().is_none();
-                if is_first {
-                    let every = PAUSE.as_secs();
-                    tracing::warn!(
-                        "{peer}: {host} has no address now: {error}; it is looked up again every {every} s"
-                    );
+                let said = error.to_string();
+                if self.known.note(host, Err(error)) {
+                    tracing::warn!("{peer}: {host} has no address now: {said}; it is looked up again");
                 }
                 return;
             }
         };
-        if self.unresolved.lock().remove(&sought.key).flatten().is_some() {
-            tracing::info!("{peer}: {host} has an address again");
-        }
-        let snapshot = interface.snapshot().await;
-        let Some(known) = snapshot.peers.iter().find(|peer| peer.public == sought.key) else { return };
-        sought.is_new = false;
-        let Some(update) = sought.update(known, &found) else { return };
         let all: Vec<String> = found.iter().map(IpAddr::to_string).collect();
-        tracing::info!("{peer}: {host} is {}", all.join(", "));
+        if self.known.note(host, Ok(found)) {
+            tracing::info!("{peer}: {host} is {}", all.join(", "));
+        }
+        let (addresses, others) = (self.known.addresses(&sought.host), sought.others.clone());
+        let is_moved = std::mem::take(&mut sought.is_moved);
+        let found = Some(Found { addresses, others, is_moved });
+        let update = PeerUpdate { update_only: true, found, ..PeerUpdate::new(sought.key) };
         // Nothing of it can be refused: it opens no socket.
         let _ = interface.update(Update { peers: vec![update], ..Update::default() }).await;
     }
@@ -270,8 +277,9 @@ pub(super) fn cut_off(settings: &Settings, resolvers: &[IpAddr]) -> Vec<String> 
             let words = if resolver.is_ipv6() { "route6" } else { "route" };
             warnings.push(format!(
                 "interfaces wireguard {interface} peer {peer}: its name cannot be looked up while the tunnel is down, unless the \
-                 resolver {resolver} is on a link of this machine\n  fix: set protocols static {words} {resolver}/{length} \
-                 next-hop ROUTER"
+                 resolver {resolver} is on a link of this machine\n  fix: set interfaces wireguard {interface} peer {peer} \
+                 backup-address ADDRESS, where it is now; or have all queries to that resolver leave outside the tunnel: \
+                 set protocols static {words} {resolver}/{length} next-hop ROUTER"
             ));
         }
     }
@@ -282,119 +290,72 @@ pub(super) fn cut_off(settings: &Settings, resolvers: &[IpAddr]) -> Vec<String> 
 mod tests {
     use super::*;
     use crate::wireguard::sample;
-    use crypto::Secret;
-    use packet::Endpoint;
-    use tunnel::wireguard::{Reason, Trouble};
 
     const NAMED: [&str; 3] =
         ["peer b host-name b.example", "peer b port 5", "peer b allowed-ips 10.2.0.0/24"];
-
-    fn sought(lines: &[&str]) -> Sought {
-        let settings = sample::wireguard(&[&NAMED[..], lines].concat());
-        let peer = &settings.wireguard["wg0"].peers["b"];
-        Sought::new("b", peer, None).expect("it has a name")
-    }
-
-    fn socket(text: &str) -> SocketAddr {
-        text.parse().expect("literal")
-    }
 
     fn ips(texts: &[&str]) -> Vec<IpAddr> {
         texts.iter().map(|text| text.parse().expect("literal")).collect()
     }
 
-    fn peer(endpoint: Option<&str>, addresses: &[&str]) -> PeerSnapshot {
-        PeerSnapshot {
-            public: PublicKey([2; 32]),
-            preshared: Secret::zero(),
-            endpoint: endpoint.map(|it| Endpoint::new(socket(it))),
-            addresses: addresses.iter().map(|it| socket(it)).collect(),
-            reason: Some(Reason::First),
-            last_handshake: None,
-            handshakes: 0,
-            sent_bytes: 0,
-            received_bytes: 0,
-            sent_packets: 0,
-            received_packets: 0,
-            unsent_packets: 0,
-            persistent_keepalive: 0,
-            has_key: false,
-            trouble: Trouble::default(),
-            refusal: None,
-            allowed_ips: Vec::new(),
-        }
-    }
-
-    /// The endpoint that is set, and the addresses.
-    fn change(sought: &Sought, peer: &PeerSnapshot, found: &[&str]) -> Option<(Option<String>, String)> {
-        let update = sought.update(peer, &ips(found))?;
-        let addresses = update.addresses.expect("they are always said");
-        let text: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
-        Some((update.endpoint.map(|it| it.to_string()), text.join(" ")))
+    #[test]
+    fn a_name_keeps_its_addresses_and_their_order_while_the_resolver_is_silent_or_shuffles() {
+        let (known, host) = (Known::default(), Host { name: "b.example".to_owned(), port: 5 });
+        let all = || known.addresses(&host).iter().map(SocketAddr::to_string).collect::<Vec<_>>();
+        assert!(known.note("b.example", Ok(ips(&["192.0.2.1", "192.0.2.2"]))));
+        assert!(!known.note("b.example", Ok(ips(&["192.0.2.2", "192.0.2.1"]))), "nothing new");
+        assert_eq!(all(), ["192.0.2.1:5", "192.0.2.2:5"]);
+        assert!(known.note("b.example", Err(io::Error::other("no answer"))));
+        assert!(!known.note("b.example", Err(io::Error::other("no answer"))), "said once");
+        assert_eq!((all().len(), known.why("b.example").as_deref()), (2, Some("no answer")));
+        assert!(known.note("b.example", Ok(ips(&["192.0.2.3", "192.0.2.2"]))));
+        assert_eq!(
+            (all(), known.why("b.example")),
+            (vec!["192.0.2.2:5".to_owned(), "192.0.2.3:5".to_owned()], None)
+        );
     }
 
     #[test]
-    fn a_peer_is_called_at_the_first_address_of_its_name_and_then_at_the_others_and_the_backups() {
-        let sought = sought(&["peer b backup-address 192.0.2.9", "peer b backup-address 192.0.2.2"]);
-        let all = "192.0.2.1:5 192.0.2.2:5 192.0.2.9:5".to_owned();
-        let expected = Some((Some("192.0.2.1:5".to_owned()), all));
-        assert_eq!(change(&sought, &peer(None, &[]), &["192.0.2.1", "192.0.2.2"]), expected);
-    }
-
-    #[test]
-    fn another_order_of_the_same_addresses_changes_nothing() {
-        let known = peer(Some("192.0.2.1:5"), &["192.0.2.1:5", "192.0.2.2:5"]);
-        assert_eq!(change(&sought(&[]), &known, &["192.0.2.2", "192.0.2.1"]), None);
-    }
-
-    #[test]
-    fn a_peer_whose_name_has_another_address_is_called_there() {
-        let known = peer(Some("192.0.2.1:5"), &["192.0.2.1:5"]);
-        let there = Some((Some("192.0.2.7:5".to_owned()), "192.0.2.7:5".to_owned()));
-        assert_eq!(change(&sought(&[]), &known, &["192.0.2.7"]), there);
-        // It had called from there itself, and is silent now.
-        let followed = peer(Some("198.51.100.1:999"), &["192.0.2.7:5"]);
-        assert_eq!(change(&sought(&[]), &followed, &["192.0.2.7"]), there);
-    }
-
-    #[test]
-    fn an_address_that_comes_does_not_move_the_peer() {
-        let known = peer(Some("192.0.2.1:5"), &["192.0.2.1:5"]);
-        let both = Some((None, "192.0.2.1:5 192.0.2.2:5".to_owned()));
-        assert_eq!(change(&sought(&[]), &known, &["192.0.2.2", "192.0.2.1"]), both);
-    }
-
-    #[test]
-    fn a_name_is_looked_up_when_it_is_new_and_while_the_peer_does_not_answer() {
-        let (mut sought, now) = (sought(&[]), Instant::now());
-        let mut known = peer(Some("192.0.2.1:5"), &["192.0.2.1:5"]);
-        assert!(sought.is_due(&known, now));
-        sought.is_new = false;
-        assert!(!sought.is_due(&known, now), "it answers, as far as is known");
-        assert!(sought.is_due(&peer(None, &[]), now));
-        known.trouble.unanswered = 1;
-        assert!(sought.is_due(&known, now));
-        sought.rests_until = now + PAUSE;
-        assert!(!sought.is_due(&known, now) && sought.is_due(&known, now + PAUSE));
-        sought.is_asked = true;
-        assert!(!sought.is_due(&known, now + PAUSE));
-    }
-
-    #[test]
-    fn only_lines_that_have_changed_make_a_peer_new() {
+    fn only_another_name_or_port_moves_a_peer_that_answers() {
         let of = |lines: &[&str]| {
             sample::wireguard(&[&NAMED[..], lines].concat()).wireguard["wg0"].peers["b"].clone()
         };
-        let is_new = |lines: &[&str]| Sought::new("b", &of(lines), Some(&of(&[]))).expect("named").is_new;
-        assert!(!is_new(&["peer b persistent-keepalive 25"]));
-        assert!(is_new(&["peer b port 6"]) && is_new(&["peer b backup-address 192.0.2.9"]));
+        let is_moved = |lines: &[&str]| Sought::new("b", &of(lines), Some(&of(&[]))).expect("named").is_moved;
+        assert!(
+            !is_moved(&["peer b persistent-keepalive 25"]) && !is_moved(&["peer b backup-address 192.0.2.9"])
+        );
+        assert!(is_moved(&["peer b port 6"]) && is_moved(&["peer b host-name c.example"]));
+        assert!(!Sought::new("b", &of(&[]), None).expect("named").is_moved, "it has not been anywhere");
     }
 
     #[test]
-    fn addresses_that_nobody_has_are_not_called() {
-        let found = callable(ips(&["0.0.0.0", "192.0.2.1", "ff02::1", "192.0.2.1"])).expect("one is left");
-        assert_eq!(found, ips(&["192.0.2.1"]));
-        assert!(callable(ips(&["::"])).is_err());
+    fn a_name_is_looked_up_often_at_first_and_then_less_often() {
+        let settings = sample::wireguard(&NAMED);
+        let mut sought = Sought::new("b", &settings.wireguard["wg0"].peers["b"], None).expect("named");
+        let mut now = Instant::now();
+        assert!(sought.is_waiting(now));
+        sought.is_asked = true;
+        assert!(!sought.is_waiting(now));
+        for _ in 1..SOON {
+            sought.rest(now);
+            assert!(!sought.is_waiting(now));
+            now += PAUSE;
+            assert!(sought.is_waiting(now));
+        }
+        sought.rest(now);
+        assert!(!sought.is_waiting(now + PAUSE) && sought.is_waiting(now + LONG_PAUSE));
+    }
+
+    #[test]
+    fn addresses_that_nobody_has_or_that_are_inside_the_tunnel_are_not_called() {
+        let inside = ["10.2.0.0/24".parse().expect("literal")];
+        let found = callable(ips(&["0.0.0.0", "192.0.2.1", "10.2.0.1", "ff02::1", "192.0.2.1"]), &inside);
+        assert_eq!(found.expect("one is left"), ips(&["192.0.2.1"]));
+        assert!(callable(ips(&["::"]), &inside).expect_err("none").to_string().contains("can be called"));
+        let error = callable(ips(&["10.2.0.1"]), &inside).expect_err("none").to_string();
+        assert!(error.contains("inside the tunnel"), "{error}");
+        let many: Vec<IpAddr> = (1..=20).map(|number| IpAddr::from([192, 0, 2, number])).collect();
+        assert_eq!(callable(many, &inside).expect("some").len(), MOST);
     }
 
     #[test]

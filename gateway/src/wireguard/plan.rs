@@ -1,6 +1,7 @@
 //! What must be done to an interface to make it what the configuration says: only what differs, so that every session
 //! that is not concerned goes on.
 
+use super::names::Known;
 use super::update::{AllowedIpUpdate, PeerUpdate, Update};
 use crate::host::netlink::{MAIN_TABLE, Rule};
 use crate::host::wants::Wants;
@@ -51,8 +52,9 @@ fn mark(settings: &WireGuard) -> u32 {
     }
 }
 
-/// The update of keys and peers from `before` to `after`; `None` for an interface of which nothing is known.
-pub fn update(before: Option<&WireGuard>, after: &WireGuard) -> Update {
+/// The update of keys and peers from `before` to `after`; `None` for an interface of which nothing is known. Peers that are found by name are
+/// called where it was last.
+pub fn update(before: Option<&WireGuard>, after: &WireGuard, known: &Known) -> Update {
     let before_mark = before.map(mark);
     let old: BTreeMap<PublicKey, &Peer> = peers(before).collect();
     let new: BTreeMap<PublicKey, &Peer> = peers(Some(after)).collect();
@@ -70,7 +72,7 @@ pub fn update(before: Option<&WireGuard>, after: &WireGuard) -> Update {
     // First what goes, then what comes: a prefix may move from one peer to another.
     let changed = peers(Some(after)).filter_map(|(key, peer)| {
         let before = old.get(&key).copied().filter(|before| !is_silenced(&key, before));
-        peer_update(key, before, peer)
+        peer_update(key, before, peer, known)
     });
     Update {
         private_key: before
@@ -95,7 +97,7 @@ fn peers(settings: Option<&WireGuard>) -> impl Iterator<Item = (PublicKey, &Peer
     settings.into_iter().flat_map(|settings| settings.peers.values()).map(|peer| (peer.public_key, peer))
 }
 
-fn peer_update(key: PublicKey, before: Option<&Peer>, after: &Peer) -> Option<PeerUpdate> {
+fn peer_update(key: PublicKey, before: Option<&Peer>, after: &Peer, known: &Known) -> Option<PeerUpdate> {
     if before == Some(after) {
         return None;
     }
@@ -103,15 +105,17 @@ fn peer_update(key: PublicKey, before: Option<&Peer>, after: &Peer) -> Option<Pe
     if before.is_none_or(|before| before.preshared_key != after.preshared_key) {
         update.preshared = Some(after.preshared_key.clone());
     }
-    // A peer that has moved stays where it is, unless the configuration itself says something new.
-    if before.is_none_or(|before| before.endpoint != after.endpoint) {
-        update.endpoint = after.endpoint;
-    }
     let addresses = |peer: &Peer| -> Vec<SocketAddr> {
-        peer.endpoint.into_iter().chain(peer.backups.iter().copied()).collect()
+        let named = peer.host.as_ref().map(|host| known.addresses(host)).unwrap_or_default();
+        peer.endpoint.into_iter().chain(named).chain(peer.backups.iter().copied()).collect()
     };
-    // Those of a name come when it was looked up.
-    if after.host.is_none() && before.is_none_or(|before| addresses(before) != addresses(after)) {
+    let is_elsewhere =
+        before.is_none_or(|before| (before.endpoint, &before.host) != (after.endpoint, &after.host));
+    // A peer that has moved stays where it is, unless the configuration itself says something new.
+    if is_elsewhere {
+        update.endpoint = addresses(after).first().copied();
+    }
+    if is_elsewhere || before.is_none_or(|before| addresses(before) != addresses(after)) {
         update.addresses = Some(addresses(after));
     }
     if before.is_none_or(|before| before.persistent_keepalive != after.persistent_keepalive) {
@@ -130,6 +134,10 @@ mod tests {
     use super::*;
     use crate::wireguard::sample;
     use crate::wireguard::sample::C;
+
+    fn update(before: Option<&WireGuard>, after: &WireGuard) -> Update {
+        super::update(before, after, &Known::default())
+    }
 
     fn settings(extra: &[&str]) -> WireGuard {
         let allowed = ["peer b allowed-ips 10.1.0.2/32", "peer b allowed-ips 10.2.0.0/24"];
@@ -172,14 +180,25 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_found_by_name_instead_keeps_its_session_and_where_it_is() {
+    fn a_peer_that_is_found_by_name_is_called_where_it_was_last() {
         let address = settings(&["peer b address 192.0.2.1", "peer b port 5"]);
-        let named = settings(&["peer b host-name b.example", "peer b port 5"]);
+        let named =
+            settings(&["peer b host-name b.example", "peer b port 5", "peer b backup-address 192.0.2.9"]);
+        let socket = |text: &str| text.parse::<SocketAddr>().expect("literal");
         let change = update(Some(&address), &named);
         let [peer] = &change.peers[..] else { panic!("{change:?}") };
-        assert!(!peer.remove && peer.endpoint.is_none() && peer.addresses.is_none(), "{peer:?}");
+        assert!(!peer.remove, "its session goes on");
+        assert_eq!(peer.endpoint, Some(socket("192.0.2.9:5")), "until the name is known");
+        let known = Known::default();
+        known.note("b.example", Ok(vec!["192.0.2.3".parse().expect("literal")]));
+        let change = super::update(Some(&address), &named, &known);
+        let all = ["192.0.2.3:5", "192.0.2.9:5"].map(socket);
+        assert_eq!(
+            (change.peers[0].endpoint, change.peers[0].addresses.as_deref()),
+            (Some(all[0]), Some(&all[..]))
+        );
         let back = update(Some(&named), &address);
-        assert_eq!(back.peers[0].endpoint, Some("192.0.2.1:5".parse().expect("literal")));
+        assert_eq!(back.peers[0].endpoint, Some(socket("192.0.2.1:5")));
         assert!(update(Some(&named), &settings(&[])).peers[0].remove, "it is not called any more");
     }
 

@@ -9,7 +9,7 @@
 //! interface has too, whose route leads here meanwhile.
 
 use super::interface::Interface;
-use super::names::{Names, Unresolved};
+use super::names::{Known, Names};
 use super::plan;
 use super::uapi_server::Window;
 use super::update::{Update, UpdateError};
@@ -55,8 +55,8 @@ pub(super) struct Served {
     window: Option<Window>,
     /// Follows the names of peers.
     names: Option<Names>,
-    /// Those that have no address now.
-    pub(super) unresolved: Unresolved,
+    /// What is known of them.
+    pub(super) known: Known,
 }
 
 /// A change of an interface, and how far it has come.
@@ -98,6 +98,7 @@ impl Served {
     pub(super) async fn create(
         name: &str,
         wanted: WireGuard,
+        known: Known,
         context: &Context,
     ) -> Result<Self, ServiceError> {
         let wants = plan::wants(&wanted);
@@ -109,19 +110,12 @@ impl Served {
         check_port(name, &wanted).await?;
         let interface =
             Arc::new(Interface::create(name, context.engines.clone(), options, context.events.clone())?);
-        let unresolved = Unresolved::default();
-        let served = Self {
-            interface,
-            settings: wanted,
-            wants,
-            is_known: false,
-            window: None,
-            names: None,
-            unresolved,
-        };
+        let mut served =
+            Self { interface, settings: wanted, wants, is_known: false, window: None, names: None, known };
         served.make(&context.host).await?;
-        let names = Names::follow(&served.interface, None, &served.settings, &served.unresolved);
-        Ok(Self { is_known: true, names, ..served })
+        served.is_known = true;
+        served.follow_names(None);
+        Ok(served)
     }
 
     /// Ends it, with its window; what it was.
@@ -263,6 +257,8 @@ impl Served {
     /// Makes it what is wanted: adds, changes, then takes away. What the handshake thread learns of its peers comes late, as it
     /// cannot be undone without loss.
     pub(super) async fn switch(&mut self, change: &mut Change, host: &Host) -> Result<(), ServiceError> {
+        // What a resolver answers from now on is not for what there was.
+        self.names = None;
         let name = self.interface.name();
         let refused = |error| ServiceError::Network(name.to_owned(), error);
         let mut update = self.update_to(&change.settings);
@@ -292,16 +288,19 @@ impl Served {
         self.interface.set_segment_sizes(change.settings.adjust_mss);
         self.exchange(change);
         self.is_known = true;
+        self.follow_names(Some(&change.settings));
         Ok(())
     }
 
     /// Undoes [`switch`](Self::switch), however far it came: what it has then is what was prepared.
     pub(super) async fn undo_switch(&mut self, change: &mut Change, host: &Host) -> Result<(), ServiceError> {
+        self.names = None;
         if change.is_switched {
             self.exchange(change);
         }
         let back = self.switch_back(change, host).await;
         self.is_known &= back.is_ok();
+        self.follow_names(Some(&change.settings));
         back
     }
 
@@ -310,7 +309,7 @@ impl Served {
         let refused = |error| ServiceError::Network(name.to_owned(), error);
         let mut updated = Ok(());
         if change.is_updated {
-            let update = plan::update(Some(&change.settings), &self.settings);
+            let update = plan::update(Some(&change.settings), &self.settings, &self.known);
             let listen_port = update.listen_port.filter(|_| change.goes_down);
             updated = self.update(Update { listen_port, ..update }).await;
         }
@@ -330,13 +329,17 @@ impl Served {
     fn exchange(&mut self, change: &mut Change) {
         swap(&mut self.settings, &mut change.settings);
         swap(&mut self.wants, &mut change.wants);
-        self.names = Names::follow(&self.interface, Some(&change.settings), &self.settings, &self.unresolved);
         change.is_switched = !change.is_switched;
+    }
+
+    /// Looks up the names of its peers from now on, those first that were elsewhere before.
+    fn follow_names(&mut self, before: Option<&WireGuard>) {
+        self.names = Names::follow(&self.interface, before, &self.settings, &self.known);
     }
 
     /// What makes it what is wanted, as far as keys and peers do; of one that is not known, all.
     fn update_to(&self, wanted: &WireGuard) -> Update {
-        plan::update(self.is_known.then_some(&self.settings), wanted)
+        plan::update(self.is_known.then_some(&self.settings), wanted, &self.known)
     }
 
     async fn update(&self, update: Update) -> Result<(), ServiceError> {

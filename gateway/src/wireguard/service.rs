@@ -9,6 +9,7 @@
 
 use super::api::Interfaces;
 use super::labels::Labels;
+use super::names::Known;
 use super::served::{Change, Served, ServiceError};
 use super::{names, plan, requirements};
 use crate::host::Host;
@@ -55,6 +56,8 @@ pub struct WireGuardService {
     configured: BTreeSet<String>,
     /// Interfaces that were removed and could not be made again when that was undone.
     missing: BTreeMap<String, WireGuard>,
+    /// What is known of the names of peers.
+    known: Known,
     /// What is planned, by the names of the interfaces.
     intents: BTreeMap<String, Intent>,
     shown: Interfaces,
@@ -302,7 +305,7 @@ impl WireGuardService {
         let closed = plan::wants(&wanted).without_interface();
         let refused = |error| ServiceError::Network(name.to_owned(), error);
         context.host.set(name, Some(closed)).map_err(refused)?;
-        let mut served = Served::create(name, wanted, context).await?;
+        let mut served = Served::create(name, wanted, self.known.clone(), context).await?;
         served.open_window().await;
         self.missing.remove(name);
         self.served.insert(name.to_owned(), served);
@@ -318,10 +321,8 @@ impl WireGuardService {
 
     fn show(&self, name: &str) {
         if let Some(served) = self.served.get(name) {
-            self.shown.show(
-                Arc::clone(&served.interface),
-                Labels::new(&served.settings, served.unresolved.clone()),
-            );
+            self.shown
+                .show(Arc::clone(&served.interface), Labels::new(&served.settings, served.known.clone()));
         }
     }
 }

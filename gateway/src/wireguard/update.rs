@@ -44,12 +44,25 @@ pub struct PeerUpdate {
     pub endpoint: Option<SocketAddr>,
     /// Where it may be called, the preferred address first. Without them, a new endpoint is the only one.
     pub addresses: Option<Vec<SocketAddr>>,
+    /// What its name has been found to be.
+    pub found: Option<Found>,
     /// Seconds between keepalives; 0 for none.
     pub persistent_keepalive: Option<u16>,
     /// Prefixes that are not in `allowed_ips` are taken away.
     pub replace_allowed_ips: bool,
     /// Prefixes to give or to take away, in their order.
     pub allowed_ips: Vec<AllowedIpUpdate>,
+}
+
+/// The addresses of a peer that is found by name. They change nothing if it has answered meanwhile.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Those of its name.
+    pub addresses: Vec<SocketAddr>,
+    /// Its others, called when those do not answer.
+    pub others: Vec<SocketAddr>,
+    /// Whether its name is another than before: then it is called there even if it answers elsewhere.
+    pub is_moved: bool,
 }
 
 /// One prefix given or taken away.
@@ -71,6 +84,7 @@ impl PeerUpdate {
             preshared: None,
             endpoint: None,
             addresses: None,
+            found: None,
             persistent_keepalive: None,
             replace_allowed_ips: false,
             allowed_ips: Vec::new(),

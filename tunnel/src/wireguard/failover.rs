@@ -74,6 +74,34 @@ impl Failover {
         changed.filter(|address| Some(*address) != used)
     }
 
+    /// Takes the addresses that the name of the peer has now, and its others behind them. `endpoint`, the address in use, is kept if it is
+    /// among them. Returns where to call from now on, if that changes.
+    ///
+    /// The initiations that were not answered still count: a name that has another address with each answer must not keep the peer from
+    /// being called at the others.
+    pub fn found(
+        &mut self,
+        now: Time,
+        endpoint: Option<SocketAddr>,
+        found: &[SocketAddr],
+        others: &[SocketAddr],
+    ) -> Option<SocketAddr> {
+        // Resolvers change the order with each answer: another address must not be preferred each time.
+        let known = self.addresses.iter().filter(|known| found.contains(known)).copied();
+        let mut addresses: Vec<SocketAddr> = known.collect();
+        for address in found.iter().chain(others) {
+            if !addresses.contains(address) {
+                addresses.push(*address);
+            }
+        }
+        self.addresses = addresses;
+        let at = endpoint.and_then(|endpoint| self.position(endpoint));
+        self.is_fallback &= at.is_some_and(|at| at > 0);
+        self.current = at.or(Some(0));
+        self.schedule(now);
+        if at.is_some() { None } else { self.addresses.first().copied() }
+    }
+
     /// Notes that an initiation to the address in use is given up without an answer. Returns the address to call next, if it
     /// is another one.
     pub fn unanswered(&mut self, now: Time) -> Option<SocketAddr> {
@@ -199,6 +227,36 @@ impl Failover {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_keeps_the_address_in_use_while_it_has_it() {
+        let (now, mut failover) = (Time::from_nanoseconds(1), Failover::default());
+        let all = |failover: &Failover| failover.addresses().to_vec();
+        assert_eq!(failover.found(now, None, &[address(1), address(2)], &[address(9)]), Some(address(1)));
+        assert_eq!(all(&failover), [address(1), address(2), address(9)]);
+        // Another order is nothing new.
+        assert_eq!(failover.found(now, Some(address(1)), &[address(2), address(1)], &[address(9)]), None);
+        assert_eq!(all(&failover), [address(1), address(2), address(9)]);
+        assert_eq!(
+            failover.found(now, Some(address(9)), &[address(3)], &[address(9)]),
+            None,
+            "the other is used"
+        );
+        assert_eq!(all(&failover), [address(3), address(9)]);
+        // It had called from there itself, and is silent now.
+        assert_eq!(failover.found(now, Some(address(77)), &[address(3)], &[address(9)]), Some(address(3)));
+    }
+
+    #[test]
+    fn a_name_with_another_address_each_time_does_not_keep_the_others_from_being_called() {
+        let (now, mut failover) = (Time::from_nanoseconds(1), Failover::default());
+        let mut used = failover.found(now, None, &[address(1)], &[address(9)]);
+        for number in 2..2 + TRIES as u8 {
+            used = failover.unanswered(now).or(used);
+            used = failover.found(now, used, &[address(number)], &[address(9)]).or(used);
+        }
+        assert_eq!(used, Some(address(9)));
+    }
 
     fn address(number: u8) -> SocketAddr {
         SocketAddr::from(([192, 0, 2, number], 51_820))

@@ -4,7 +4,7 @@ use super::{Command, Entry, HandshakeThread, REBIND};
 use crate::datapath::DataPathEvent;
 use crate::datapath::protocol::PeerState;
 use crate::datapath::tables::Peer;
-use crate::wireguard::update::{AllowedIpUpdate, PeerUpdate, Update, UpdateError};
+use crate::wireguard::update::{AllowedIpUpdate, Found, PeerUpdate, Update, UpdateError};
 use crypto::PublicKey;
 use packet::Endpoint;
 use port::Transmit;
@@ -22,6 +22,9 @@ impl<T: Transmit> HandshakeThread<T> {
         match command {
             Command::Update(update, reply) => _ = reply.send(self.update(update)),
             Command::Snapshot(reply) => _ = reply.send(self.snapshot()),
+            Command::Lost(peers, reply) => {
+                _ = reply.send(peers.iter().map(|peer| self.is_lost(peer)).collect())
+            }
             Command::Link { up, mtu } => self.link(up, mtu),
             Command::Stop => {}
         }
@@ -145,12 +148,29 @@ impl<T: Transmit> HandshakeThread<T> {
         if let Some(addresses) = update.addresses.or_else(|| update.endpoint.map(|remote| vec![remote])) {
             self.device.set_addresses(self.shared.clock.monotonic(), id, addresses, &mut out);
         }
+        if let Some(found) = update.found {
+            self.found(id, &found, &mut out);
+        }
         self.update_allowed_ips(id, update.replace_allowed_ips, &update.allowed_ips);
         if let Some(seconds) = update.persistent_keepalive {
             let every = (seconds != 0).then(|| Duration::from_secs(seconds.into()));
             self.device.set_persistent_keepalive(self.shared.clock.monotonic(), id, every, &mut out);
         }
         self.carry_out(out, None);
+    }
+
+    fn is_lost(&self, peer: &PublicKey) -> bool {
+        let now = self.shared.clock.monotonic();
+        self.running && self.device.peer(peer).is_some_and(|id| self.device.is_lost(now, id))
+    }
+
+    /// Takes what the name of a peer has been found to be. The answer of a resolver may be late: a peer that has answered stays.
+    fn found(&mut self, id: PeerId, found: &Found, out: &mut Outbox) {
+        let now = self.shared.clock.monotonic();
+        if found.is_moved || self.device.is_lost(now, id) {
+            let endpoint = self.peers[&id].peer.endpoint.load().map(|endpoint| endpoint.remote);
+            self.device.set_found(now, id, endpoint, (&found.addresses, &found.others), out);
+        }
     }
 
     fn say_own_key(&self) {

@@ -262,6 +262,35 @@ impl Device {
         self.reschedule(now, id);
     }
 
+    /// Whether a peer is not where it is called: it has not answered, and not only because its key is being renewed.
+    pub fn is_lost(&self, now: Time, id: PeerId) -> bool {
+        self.peers.get(&id).is_some_and(|peer| {
+            let unanswered = peer.trouble.unanswered;
+            !peer.reachable || unanswered > 1 || (unanswered == 1 && !peer.has_key(now))
+        })
+    }
+
+    /// Takes the addresses that the name of a peer has now, and its others. A peer that is called elsewhere from now on is called at once,
+    /// unless only traffic begins handshakes.
+    pub fn set_found(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        endpoint: Option<SocketAddr>,
+        (found, others): (&[SocketAddr], &[SocketAddr]),
+        out: &mut Outbox,
+    ) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if let Some(remote) = peer.failover.found(now, endpoint, found, others) {
+            out.push(DeviceAction::Redirect { peer: id, remote });
+            peer.reachable = true;
+            if !peer.has_key(now) && (self.eager || peer.persistent_keepalive.is_some()) {
+                self.call_soon(now, id);
+            }
+        }
+        self.reschedule(now, id);
+    }
+
     /// The addresses of a peer, and why `endpoint` is in use.
     pub fn addresses(&self, id: PeerId, endpoint: Option<SocketAddr>) -> (Vec<SocketAddr>, Option<Reason>) {
         let Some(failover) = self.peers.get(&id).map(|peer| &peer.failover) else {
