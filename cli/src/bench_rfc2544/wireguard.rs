@@ -47,7 +47,8 @@ impl WireGuardArguments {
             return Err(format!("{name}: the device is one peer\n  fix: one section [Peer]").into());
         };
         let endpoint = device.endpoint.ok_or_else(|| {
-            format!("{name}: the peer has no Endpoint\n  fix: Endpoint = ADDRESS:PORT of the device")
+            let what = if device.host.is_some() { "a name as its Endpoint" } else { "no Endpoint" };
+            format!("{name}: the peer has {what}\n  fix: Endpoint = ADDRESS:PORT of the device")
         })?;
         if endpoint.is_ipv4() != own.is_ipv4() || endpoint.ip() == own {
             return Err(format!(

@@ -5,7 +5,7 @@ use crate::network::{A, B, Datagram, Network};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tunnel::wireguard::device::Outbox;
-use tunnel::wireguard::{Event, Reason};
+use tunnel::wireguard::{DeviceAction, Event, Reason};
 
 const SECOND_ADDRESS: &str = "198.51.100.2:2000";
 
@@ -104,6 +104,60 @@ fn a_session_at_the_second_address_outlives_its_keys() {
     assert_eq!(network.log.len(), before);
     assert_eq!(talk(&mut network, 10), 10);
     assert_eq!(network.hosts[A].endpoint, Some(second));
+}
+
+/// Tells A which address the name of B has; returns whether it is lost, and where it is called from now on, if that changes.
+fn found(network: &mut Network, address: SocketAddr) -> (bool, Option<SocketAddr>) {
+    let (now, mut out) = (network.now().monotonic, Outbox::new());
+    let host = &mut network.hosts[A];
+    let is_lost = host.device.is_lost(now, host.peer);
+    host.device.set_found(now, host.peer, host.endpoint, (&[address], &[]), &mut out);
+    let redirect = out.iter().find_map(|action| match action {
+        DeviceAction::Redirect { remote, .. } => Some(*remote),
+        _ => None,
+    });
+    host.endpoint = redirect.or(host.endpoint);
+    (is_lost, redirect)
+}
+
+#[test]
+fn a_peer_that_was_given_up_is_called_when_its_name_has_another_address() {
+    let mut network = Network::new(66);
+    let first = network.hosts[B].address;
+    let second: SocketAddr = SECOND_ADDRESS.parse().expect("literal");
+    let now = network.now().monotonic;
+    network.hosts[A].device.set_eager(now, true);
+    assert_eq!(talk(&mut network, 10), 10);
+    assert_eq!(found(&mut network, first), (false, None), "it answers, and is where its name says");
+    network.hosts[B].second = Some(second);
+    (network.silent, network.deaf) = (vec![first], vec![first]);
+    talk(&mut network, 60);
+    network.run(seconds(600));
+    let (sent, heard) = (network.count(INITIATION), network.count(RESPONSE));
+    network.run(seconds(60));
+    assert_eq!(network.count(INITIATION), sent, "it was given up");
+    assert_eq!(found(&mut network, second), (true, Some(second)));
+    network.run(seconds(1));
+    assert!(network.count(RESPONSE) > heard, "it is called without a packet for it");
+    assert_eq!(talk(&mut network, 10), 10);
+}
+
+#[test]
+fn a_peer_whose_key_is_renewed_is_not_lost() {
+    let (mut network, [first, _]) = with_two_addresses(67);
+    for _ in 0..400 {
+        network.send(A, b"a.to.b..........");
+        let now = network.now().monotonic;
+        assert!(
+            !network.hosts[A].device.is_lost(now, network.hosts[A].peer),
+            "one initiation is every renewal"
+        );
+        network.run(SECOND);
+    }
+    (network.silent, network.deaf) = (vec![first], vec![first]);
+    talk(&mut network, 25);
+    let now = network.now().monotonic;
+    assert!(network.hosts[A].device.is_lost(now, network.hosts[A].peer));
 }
 
 #[test]

@@ -23,7 +23,7 @@ impl<T: Transmit> HandshakeThread<T> {
             Command::Update(update, reply) => _ = reply.send(self.update(update)),
             Command::Snapshot(reply) => _ = reply.send(self.snapshot()),
             Command::Lost(peers, reply) => {
-                _ = reply.send(peers.iter().map(|peer| self.is_lost(peer)).collect())
+                _ = reply.send(peers.iter().map(|peer| self.is_lost(peer)).collect());
             }
             Command::Link { up, mtu } => self.link(up, mtu),
             Command::Stop => {}
