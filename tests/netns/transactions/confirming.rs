@@ -52,8 +52,9 @@ fn what_cannot_go_back_is_tried_again_and_shown() {
     router.tries(&[&port(51999), &mtu(1300), &wg1]);
     stop(&mut router, Signal::KILL);
     let_time_pass(&router, 2);
-    router.start();
+    // Before it starts: it may go back at once.
     let taken = router.lab.enter("a", || UdpSocket::bind("0.0.0.0:51820")).expect("entered").expect("free");
+    router.start();
     let fails = |router: &Router| router.waits()["failed"].as_str().is_some_and(|why| why.contains("51820"));
     wait_until(PATIENCE, || fails(&router)).unwrap_or_else(|error| panic!("{error}: {}", router.waits()));
     let shown = |router: &Router, path: &str| router.get(path).to_string();
@@ -85,8 +86,9 @@ fn what_could_not_go_back_does_once_it_can() {
     router.tries(&["set interfaces wireguard wg0 port 51999"]);
     stop(&mut router, Signal::KILL);
     let_time_pass(&router, 2);
-    router.start();
+    // Before it starts: it may go back at once.
     let taken = router.lab.enter("a", || UdpSocket::bind("0.0.0.0:51820")).expect("entered").expect("free");
+    router.start();
     wait_until(PATIENCE, || router.waits()["failed"].is_string()).expect("it fails");
     drop(taken);
     wait_until(PATIENCE, || router.waits().is_null()).expect("it is tried again");
