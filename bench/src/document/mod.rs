@@ -370,7 +370,7 @@ mod tests {
             peers: Vec::new(),
             peer_directory: PathBuf::new(),
             is_full: false,
-            plan: Plan { searches: 1, repeats: 0, ..quick().with_seconds(0.02) },
+            plan: Plan { searches: 1, repeats: 0, ..quick().with_seconds(0.1) },
             sizes: vec![FrameSize::Bytes(512)],
             parts: vec![Part::Memory],
             tester_core: 0,
