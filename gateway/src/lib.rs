@@ -36,6 +36,7 @@ pub mod machine;
 pub mod nat;
 pub mod openvpn;
 pub mod path;
+pub mod resolver;
 pub mod rights;
 pub mod router;
 pub mod secgw;

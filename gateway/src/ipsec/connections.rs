@@ -7,18 +7,18 @@ use super::revocation;
 use crate::clock::Clock;
 use crate::host::netlink::Netlink;
 use crate::host::networks::MARK;
+use crate::resolver;
 use config::settings::ipsec::{
     Action, Authentication, Esp, EspProposal, Ike, IkeProposal, Peer, Pfs, Remote, Second, Traffic, Tunnel,
 };
 use crypto::exchange;
 use crypto::pki::Evidence;
 use ipnet::IpNet;
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tunnel::esp::{Limits, Options, TrafficSelector};
 use tunnel::ikev2 as ike;
-use tunnel::ikev2::limits::IKE_PORT;
 use tunnel::ikev2::proposal::{EspOffer, IkeOffer, Sequence};
 
 /// An IKE SA of an `ike-group` without a lifetime lasts this long.
@@ -221,8 +221,8 @@ pub fn addresses(peer: &str, settings: &Peer) -> Result<Vec<IpAddr>, PeerError> 
             }
             Remote::Name(name) => name,
         };
-        match (name.as_str(), IKE_PORT).to_socket_addrs() {
-            Ok(found) => known.extend(found.map(|found| found.ip())),
+        match resolver::addresses(name) {
+            Ok(found) => known.extend(found),
             Err(error) => {
                 failed = Some(PeerError::Name { peer: peer.to_owned(), name: name.clone(), error });
             }

@@ -3,22 +3,14 @@
 //! Protected networks are closed before the addresses of peers are known. With a tunnel for everything, that may close the
 //! path to the resolver.
 
+use crate::resolver;
 use config::Settings;
 use config::settings::ipsec::{Authentication, Peer, Remote, Revocation};
 use std::net::IpAddr;
-use std::path::Path;
-
-/// Where the resolvers of this machine are named; behind a local one, those that it asks.
-const FILES: [&str; 2] = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"];
 
 /// The warning if names cannot be resolved while a tunnel for everything is down.
 pub fn cut_off(settings: &Settings) -> Option<String> {
-    cut_off_from(settings, &of_this_machine())
-}
-
-/// The resolvers of this machine.
-pub(crate) fn of_this_machine() -> Vec<IpAddr> {
-    resolvers(&FILES.map(Path::new))
+    cut_off_from(settings, &resolver::of_this_machine())
 }
 
 fn cut_off_from(settings: &Settings, resolvers: &[IpAddr]) -> Option<String> {
@@ -57,25 +49,10 @@ fn asks(peer: &Peer) -> Option<&'static str> {
     fetches.then_some("the name of a server of revocation lists")
 }
 
-/// The resolvers that one of these files names which is not of this machine.
-fn resolvers(files: &[&Path]) -> Vec<IpAddr> {
-    let read = |file: &&Path| nameservers(&std::fs::read_to_string(file).unwrap_or_default());
-    let mut lists = files.iter().map(read);
-    lists.find(|list| list.iter().any(|it| !it.is_loopback())).unwrap_or_default()
-}
-
-/// The addresses in a file as resolv.conf(5) has it; not those with a link's name, which are on it.
-fn nameservers(text: &str) -> Vec<IpAddr> {
-    let named = text.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        (words.next() == Some("nameserver")).then(|| words.next()?.parse().ok()).flatten()
-    });
-    named.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resolver::nameservers;
 
     const RESOLVERS: &str = "# of DHCP\nsearch example\nnameserver 192.0.2.53\nnameserver fe80::1%eth0\n\
          nameserver 2001:db8::53 # the second\nnameserver\nnameserver 127.0.0.53\n";

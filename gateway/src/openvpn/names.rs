@@ -3,7 +3,7 @@
 use crypto::Random;
 use crypto::random::System;
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// A server, as the file names it.
@@ -25,14 +25,6 @@ pub struct Name {
     pub has_random_label: bool,
     /// The last addresses that were found.
     pub known: Vec<IpAddr>,
-}
-
-/// The addresses of a host name.
-///
-/// # Errors
-/// No name server knows the name, or none answers.
-pub fn resolve(host: &str) -> io::Result<Vec<IpAddr>> {
-    Ok((host, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
 }
 
 impl Name {

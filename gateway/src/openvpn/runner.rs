@@ -19,6 +19,7 @@ use super::status::{self, Format, Inside};
 use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::wants::Wants;
 use crate::host::{self, Host, HostHandle, Own};
+use crate::resolver;
 use crate::rights::Rights;
 use crate::tunnel_interface::{InterfaceError, Options, Removed};
 use asking::{Answered, Asking};
@@ -411,7 +412,7 @@ impl Runner {
         let answer = self.answer.clone();
         std::thread::spawn(move || {
             Rights::None.keep();
-            names::look_up_all(&mut names, names::resolve);
+            names::look_up_all(&mut names, resolver::addresses);
             let _ = answer.send(Answer::Servers(names));
         });
     }

@@ -15,6 +15,7 @@ use super::tree::{self, Accepted, ReadAgain, Refused};
 use super::watched_file::{LOOKED_AT, watch};
 use crate::host;
 use crate::host::netlink::LinkChange;
+use crate::resolver;
 use crate::service::Context;
 use crate::tunnel_interface::{Options, Removed, end};
 use config::Path;
@@ -76,7 +77,7 @@ impl Served {
         context: &Context,
     ) -> Result<Self, ServiceError> {
         let (own, copy) = (name.to_owned(), wanted.clone());
-        let read = move || tree::settings(&own, &path, &copy, tree::resolve);
+        let read = move || tree::settings(&own, &path, &copy, resolver::addresses);
         let read = tokio::task::spawn_blocking(read).await;
         let read = read.map_err(|_| ServiceError::Panicked(name.to_owned()))?;
         let Accepted { mut settings, warnings, files } = read.map_err(Settings::from)?;

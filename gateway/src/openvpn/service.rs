@@ -13,7 +13,7 @@ use super::tree;
 use crate::daemon::needs::Needs;
 use crate::host::Host;
 use crate::host::wants::Wants;
-use crate::ipsec::resolver;
+use crate::resolver;
 use crate::service::{
     Context, Phase, Planned, Policy, Refusal, Refused, Requirements, Service, Step, View, Work,
 };

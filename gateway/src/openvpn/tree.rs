@@ -11,7 +11,7 @@ use config::openvpn::{Refusal, Remark};
 use config::settings::openvpn::{CLIENTS, OpenVpn as Wanted, Profile};
 use ipnet::IpNet;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 /// A directive that `postern openvpn` may serve, and a daemon does not, with what to do.
@@ -100,11 +100,6 @@ pub(super) type Resolve = fn(&str) -> io::Result<Vec<IpAddr>>;
 /// An address in the place of one that is not looked up yet.
 pub(super) const UNRESOLVED: Resolve =
     |_| Ok(vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()]);
-
-/// The addresses of a name, which may take long.
-pub(super) fn resolve(host: &str) -> io::Result<Vec<IpAddr>> {
-    Ok((host, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
-}
 
 /// An interface that can be served.
 pub(super) struct Accepted {

@@ -8,7 +8,7 @@
 
 use super::interface::Interface;
 use super::update::{Found, PeerUpdate, Update};
-use crate::openvpn::names;
+use crate::resolver;
 use config::Settings;
 use config::settings::{Host, Peer, WireGuard};
 use crypto::PublicKey;
@@ -66,7 +66,7 @@ impl Known {
         match answer {
             Ok(mut addresses) => {
                 let was_without = name.why.take().is_some();
-                // Those that it has kept stay in their order.
+                // Resolvers change the order with each answer: another address must not be preferred each time.
                 let place = |address: &IpAddr| name.addresses.iter().position(|it| it == address);
                 addresses.sort_by_key(|address| place(address).unwrap_or(usize::MAX));
                 let before = std::mem::replace(&mut name.addresses, addresses);
@@ -225,7 +225,7 @@ impl Follower {
             let host = sought.host.name.clone();
             asked.spawn_blocking(move || {
                 let _permit = permit;
-                (at, names::resolve(&host))
+                (at, resolver::addresses(&host))
             });
         }
     }

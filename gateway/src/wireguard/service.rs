@@ -14,7 +14,7 @@ use super::served::{Change, Served, ServiceError};
 use super::{names, plan, requirements};
 use crate::host::Host;
 use crate::host::wants::Wants;
-use crate::ipsec::resolver;
+use crate::resolver;
 use crate::service::{
     Context, Phase, Planned, Policy, Refusal, Refused, Requirements, Service, Step, View, Work,
 };

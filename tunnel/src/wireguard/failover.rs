@@ -86,15 +86,8 @@ impl Failover {
         found: &[SocketAddr],
         others: &[SocketAddr],
     ) -> Option<SocketAddr> {
-        // Resolvers change the order with each answer: another address must not be preferred each time.
-        let known = self.addresses.iter().filter(|known| found.contains(known)).copied();
-        let mut addresses: Vec<SocketAddr> = known.collect();
-        for address in found.iter().chain(others) {
-            if !addresses.contains(address) {
-                addresses.push(*address);
-            }
-        }
-        self.addresses = addresses;
+        let others = others.iter().filter(|other| !found.contains(other));
+        self.addresses = found.iter().chain(others).copied().collect();
         let at = endpoint.and_then(|endpoint| self.position(endpoint));
         self.is_fallback &= at.is_some_and(|at| at > 0);
         self.current = at.or(Some(0));
@@ -234,9 +227,9 @@ mod tests {
         let all = |failover: &Failover| failover.addresses().to_vec();
         assert_eq!(failover.found(now, None, &[address(1), address(2)], &[address(9)]), Some(address(1)));
         assert_eq!(all(&failover), [address(1), address(2), address(9)]);
-        // Another order is nothing new.
+        // Another order does not move it.
         assert_eq!(failover.found(now, Some(address(1)), &[address(2), address(1)], &[address(9)]), None);
-        assert_eq!(all(&failover), [address(1), address(2), address(9)]);
+        assert_eq!(all(&failover), [address(2), address(1), address(9)]);
         assert_eq!(
             failover.found(now, Some(address(9)), &[address(3)], &[address(9)]),
             None,

@@ -1,7 +1,8 @@
 //! When the names of a peer are looked up that connects with us: nothing else tells that it has moved.
 
 use crate::openvpn::named_routes::{self, Known};
-use crate::openvpn::names::{self, Name};
+use crate::openvpn::names::Name;
+use crate::resolver;
 use crate::rights::Rights;
 use std::time::Duration;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -40,7 +41,7 @@ impl RouteNames {
         let hosts = self.hosts.clone();
         std::thread::spawn(move || {
             Rights::None.keep();
-            on_answer(named_routes::look_up(&hosts, names::resolve));
+            on_answer(named_routes::look_up(&hosts, resolver::addresses));
         });
     }
 

@@ -4,10 +4,11 @@ use super::{Answer, Runner};
 use crate::openvpn::control_thread::{Chosen, Decision, Report, Stage, Victim};
 use crate::openvpn::management::line::RemoteChoice;
 use crate::openvpn::management::{Board, ClientKey, told};
-use crate::openvpn::names::{self, Name};
+use crate::openvpn::names::Name;
 use crate::openvpn::scripts::Environment;
 use crate::openvpn::scripts::environment::printable;
 use crate::openvpn::settings::Remote;
+use crate::resolver;
 use crate::rights::Rights;
 use config::openvpn::settings::AuthRetry;
 use ipnet::IpNet;
@@ -231,7 +232,7 @@ impl Runner {
                 // Name servers may be slow.
                 std::thread::spawn(move || {
                     Rights::None.keep();
-                    if let Err(error) = name.look_up(names::resolve) {
+                    if let Err(error) = name.look_up(resolver::addresses) {
                         tracing::warn!("remote MOD {}: {error}", name.host);
                     }
                     let address = name.addresses().next();
