@@ -257,9 +257,8 @@ fn wait(branch: &Gateway, interface: &str) -> Outcome {
         }
         sleep(PAUSE);
     }
-    let peer = &branch.settings.wireguard[interface].peers[PEER];
-    let port = peer.endpoint.map(|endpoint| endpoint.port()).or(peer.host.as_ref().map(|host| host.port));
-    let port = port.unwrap_or_default();
+    let port =
+        branch.settings.wireguard[interface].peers[PEER].endpoint.map_or(0, |endpoint| endpoint.port());
     Err(format!(
         "this router has joined, but head office does not answer by UDP port {port}\n  \
          fix: let UDP port {port} through at head office; the tunnel comes up by itself then: postern explain wireguard {interface}"

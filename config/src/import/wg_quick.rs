@@ -252,9 +252,8 @@ impl Interface {
         self.names.insert(name.clone());
         let path = self.path(&format!("peer {name}"));
         draft.translate(&section.origin, &[(path.clone(), None)], why);
-        let endpoints = section.settings.iter().filter(|setting| setting.key == "endpoint");
-        let mut endpoints_left = endpoints.count();
-        for Setting { key, value, origin } in &section.settings {
+        let last_endpoint = section.settings.iter().rposition(|setting| setting.key == "endpoint");
+        for (at, Setting { key, value, origin }) in section.settings.iter().enumerate() {
             let path = |word: &str| format!("{path} {word}");
             match key.as_str() {
                 "publickey" => draft.take(origin, &[(path("public-key"), Some(value))]),
@@ -267,15 +266,9 @@ impl Interface {
                 "persistentkeepalive" => {
                     draft.take(origin, &[(path("persistent-keepalive"), Some(value))]);
                 }
-                "endpoint" => {
-                    endpoints_left -= 1;
-                    // The last one counts: an address before a name would be left beside it.
-                    if endpoints_left == 0 {
-                        endpoint(&path(""), value, origin, draft);
-                    } else {
-                        draft.take(origin, &[]);
-                    }
-                }
+                // The last one counts: an address before a name would be left beside it.
+                "endpoint" if Some(at) != last_endpoint => draft.take(origin, &[]),
+                "endpoint" => endpoint(&path(""), value, origin, draft),
                 "allowedips" => self.allowed_ips(&name, value, origin, owners, draft),
                 _ => draft.leave_open(origin, "it is not an option of a peer", "look it up, and remove it"),
             }
