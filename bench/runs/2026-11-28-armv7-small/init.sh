@@ -7,9 +7,9 @@ ip link set lo up
 [ -e /dev/net/tun ] || mknod /dev/net/tun c 10 200
 free -k
 /bin/postern run > /tmp/log 2>&1 &
-sleep 30
+sleep 45
 echo MEASURED
-for p in /proc/[0-9]*; do grep -q postern $p/comm 2>/dev/null && { tr '\0' ' ' < $p/cmdline; echo; grep -E "VmRSS|RssAnon|RssFile" $p/status; }; done
+for p in /proc/[0-9]*; do case "$(cat $p/cmdline 2>/dev/null | tr "\0" " ")" in */postern*|*postern*) tr "\0" " " < $p/cmdline; echo; grep -E "^(Name|PPid|VmRSS|RssAnon|RssFile|RssShmem)" $p/status; esac; done
 free -k
 tail -5 /tmp/log
 echo ENDED
