@@ -42,7 +42,8 @@ fn is_at(etc: &Etc, address: &str) {
 fn a_wireguard_peer_whose_name_gets_an_address_later_is_called() {
     let Some((mut lab, etc, a, mut b)) = started() else { return };
     b.start(&mut lab);
-    wait_until(PATIENCE, || a.logged().contains("head.invalid has no address now")).expect("it is said");
+    wait_until(PATIENCE, || a.logged().contains("head.invalid has no address now"))
+        .expect("the log names the host without an address");
     let peer = a.peer("other");
     let failure = peer["failure"].as_str().unwrap_or_default();
     assert!(failure.contains("head.invalid has no address now") && peer["endpoint"].is_null(), "{peer}");
@@ -81,7 +82,8 @@ fn a_wireguard_peer_that_has_called_stays_where_it_is_whatever_its_name_says_lat
     a.write(&named(&b_keys.1));
     b.write(&lines(1, &a_keys.1, &["peer other persistent-keepalive 5"]));
     a.start(&mut lab);
-    wait_until(PATIENCE, || a.logged().contains("head.invalid has no address now")).expect("it is said");
+    wait_until(PATIENCE, || a.logged().contains("head.invalid has no address now"))
+        .expect("the log names the host without an address");
     b.start(&mut lab);
     wait_until(PATIENCE, || answers(&lab, "b", "10.66.0.1")).expect("a tunnel");
     is_at(&etc, "192.168.77.9");
