@@ -97,8 +97,8 @@ fn what_could_not_go_back_does_once_it_can() {
     router.tries(&["set interfaces wireguard wg0 port 51999"]);
     stop(&mut router, Signal::KILL);
     let_time_pass_of(&router, 2);
-    router.start();
     let _taken = router.lab.enter("a", || UdpSocket::bind("0.0.0.0:51820")).expect("entered").expect("free");
+    router.start();
     wait_until(PATIENCE, || router.waits()["failed"].is_string()).expect("it fails");
     router.commits(&["set interfaces wireguard wg0 port 51998"]);
     assert!(router.waits().is_null() && router.text().contains("wg0 port 51998"), "{}", router.text());
