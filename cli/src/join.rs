@@ -14,9 +14,11 @@ pub(crate) use ask::{Arguments as Asked, serve};
 use crate::answer::{self, Answer};
 use crate::enroll::{Gateway, warn};
 use crate::{Failure, Outcome};
+use ask::Answered;
 use base64ct::{Base64, Encoding};
 use check::{Checked, Here, check};
 use clap::Args;
+use config::schema::is_domain;
 use config::settings::WireGuard;
 use crypto::random::System;
 use crypto::{PrivateKey, PublicKey};
@@ -24,7 +26,7 @@ use gateway::api::model::Advice;
 use gateway::facts::model::Facts;
 use gateway::host::netlink::Netlink;
 use gateway::host::netlink::inventory::Interface;
-use https::enrollment::{Granted, Request, Token, VERSION};
+use https::enrollment::{BadToken, Granted, Request, Token, VERSION};
 use ipnet::{IpNet, Ipv4Net};
 use serde::Serialize;
 use std::io::{self, Read};
@@ -42,6 +44,7 @@ const KEEPALIVE: u16 = 25;
 const MTU: u32 = 1420;
 /// How long the handshake may take, and how often the daemon is asked for it.
 const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE_FOR_NAMES: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(100);
 /// Whether the kernel forwards IPv4.
 const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
@@ -76,7 +79,8 @@ struct Joined {
     address: String,
     /// What the tunnel carries.
     networks: Vec<String>,
-    /// Where head office is called, and then.
+    /// Where head office is called, by name or at an address, and then.
+    host_name: Option<String>,
     endpoint: Option<String>,
     backup_addresses: Vec<String>,
     /// Whether head office has answered by WireGuard.
@@ -95,7 +99,7 @@ pub(crate) fn run(Arguments { token, interface, allow, json, api }: Arguments) -
         secret: Zeroizing::new(Base64::encode_string(token.secret.expose())).as_str().into(),
         public_key: key.to_string(),
     };
-    let (granted, server) = match ask::ask(&token, asked) {
+    let Answered { granted, server, unknown_name } = match ask::ask(&token, asked) {
         Ok(answer) => answer,
         Err(error) => {
             if is_new && error.is_final {
@@ -108,7 +112,12 @@ pub(crate) fn run(Arguments { token, interface, allow, json, api }: Arguments) -
     };
     // The one that has answered comes last.
     let head_office: Vec<IpAddr> = token.addresses.iter().copied().chain([server.ip()]).collect();
-    let here = Here { addresses: &own_addresses(&interface)?, head_office: &head_office, allowed: &allow };
+    let here = Here {
+        addresses: &own_addresses(&interface)?,
+        host_name: token.host_name.as_deref(),
+        head_office: &head_office,
+        allowed: &allow,
+    };
     let checked = check(&granted, &here)?;
     let carried = checked.networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     eprintln!("Head office takes {carried} through the tunnel.");
@@ -120,18 +129,34 @@ pub(crate) fn run(Arguments { token, interface, allow, json, api }: Arguments) -
     let outcome = wait(&branch, &interface);
     forward(&mut branch, &granted.behind);
     let peer = &branch.settings.wireguard[&interface].peers[PEER];
+    let mut warnings = branch.warnings()?;
+    warnings.extend(unknown_name);
+    warnings.extend(has_a_name(&token, &granted, &interface));
     let joined = Joined {
         branch: token.branch.clone(),
         address: granted.address,
         networks: granted.networks,
+        host_name: peer.host.as_ref().map(|host| host.name.clone()),
         endpoint: peer.endpoint.map(|endpoint| endpoint.to_string()),
         backup_addresses: peer.backups.iter().map(SocketAddr::to_string).collect(),
         interface,
         is_up: outcome.is_ok(),
-        warnings: branch.warnings()?,
+        warnings,
     };
     print(joined, json)?;
     outcome
+}
+
+/// What to do if head office has got a name since the token was made: the tunnel stays at its address.
+fn has_a_name(token: &Token, granted: &Granted, interface: &str) -> Option<Advice> {
+    let name = granted.host_name.as_deref().filter(|name| token.host_name.is_none() && is_domain(name))?;
+    let peer = format!("interfaces wireguard {interface} peer {PEER}");
+    Some(Advice {
+        what: format!(
+            "head office has the name {name}, which this token has not: the tunnel does not follow it"
+        ),
+        fix: format!("if that name is right: delete {peer} address; set {peer} host-name {name}"),
+    })
 }
 
 fn print(joined: Joined, json: bool) -> Outcome {
@@ -156,8 +181,15 @@ fn read(words: &[String]) -> Result<Token, Failure> {
         text.clear();
         io::stdin().take(LONGEST).read_to_string(&mut text)?;
     }
-    let fix = "copy the whole line that postern enroll create has printed";
-    Token::decode(&text).map_err(|error| format!("{error}\n  fix: {fix}").into())
+    Token::decode(&text).map_err(|error| {
+        let fix = match error {
+            BadToken::Newer => "install the same version of Postern as at head office",
+            BadToken::Foreign | BadToken::Damaged => {
+                "copy the whole line that postern enroll create has printed"
+            }
+        };
+        format!("{error}\n  fix: {fix}").into()
+    })
 }
 
 /// Our public key, which is made and committed unless the interface has one; and whether it was made.
@@ -218,21 +250,27 @@ fn edits(
     server: SocketAddr,
 ) -> Option<Vec<Zeroizing<String>>> {
     let path = format!("interfaces wireguard {interface}");
-    let Checked { address, networks, endpoints } = checked;
+    let Checked { address, networks, host, endpoints } = checked;
     let key: [u8; 32] = Base64::decode_vec(&granted.public_key).ok()?.try_into().ok()?;
     // The address that has answered is reachable from here. The others follow in the order of head office.
-    let endpoint = *endpoints.iter().find(|it| it.ip() == server.ip()).or(endpoints.first())?;
-    let backups = endpoints.iter().filter(|it| **it != endpoint);
+    let answered = || endpoints.iter().find(|it| it.ip() == server.ip()).or(endpoints.first()).copied();
+    let (words, port, first) = match host {
+        Some(host) => (format!("host-name {}", host.name), host.port, None),
+        None => answered().map(|it| (format!("address {}", it.ip()), it.port(), Some(it)))?,
+    };
+    // Where a name cannot be looked up, and before it can, the address that has answered is called.
+    let here = host.as_ref().map(|_| SocketAddr::new(server.ip(), port)).filter(|it| !endpoints.contains(it));
+    let backups = endpoints.iter().chain(&here).filter(|it| Some(**it) != first);
     let mut edits = vec![format!("set {path} address {address}")];
     if granted.mtu != MTU {
         edits.push(format!("set {path} mtu {}", granted.mtu));
     }
     edits.push(format!("set {path} peer {PEER} public-key {}", PublicKey(key)));
-    edits.push(format!("set {path} peer {PEER} address {}", endpoint.ip()));
-    edits.push(format!("set {path} peer {PEER} port {}", endpoint.port()));
+    edits.push(format!("set {path} peer {PEER} {words}"));
+    edits.push(format!("set {path} peer {PEER} port {port}"));
     for backup in backups {
         // One port serves all of them, unless head office says otherwise.
-        let is_same = backup.port() == endpoint.port();
+        let is_same = backup.port() == port;
         let text = if is_same { backup.ip().to_string() } else { backup.to_string() };
         edits.push(format!("set {path} peer {PEER} backup-address {text}"));
     }
@@ -247,7 +285,10 @@ fn edits(
 fn wait(branch: &Gateway, interface: &str) -> Outcome {
     eprintln!("Waiting for the handshake ...");
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    let peer = &branch.settings.wireguard[interface].peers[PEER];
+    // A name may have addresses of which the first do not answer: each is called for 15 s.
+    let patience = if peer.host.is_some() { PATIENCE_FOR_NAMES } else { PATIENCE };
+    while begun.elapsed() < patience {
         let facts: Facts = branch.ask("/v1/facts")?;
         let mut tunnels = facts.tunnels.iter();
         let is_up =
@@ -257,8 +298,7 @@ fn wait(branch: &Gateway, interface: &str) -> Outcome {
         }
         sleep(PAUSE);
     }
-    let port =
-        branch.settings.wireguard[interface].peers[PEER].endpoint.map_or(0, |endpoint| endpoint.port());
+    let port = peer.endpoint.map(|it| it.port()).or(peer.host.as_ref().map(|it| it.port)).unwrap_or_default();
     Err(format!(
         "this router has joined, but head office does not answer by UDP port {port}\n  \
          fix: let UDP port {port} through at head office; the tunnel comes up by itself then: postern explain wireguard {interface}"
@@ -269,6 +309,7 @@ fn wait(branch: &Gateway, interface: &str) -> Outcome {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use config::settings::Host;
 
     pub(super) fn granted() -> Granted {
         Granted {
@@ -277,6 +318,8 @@ pub(super) mod tests {
             behind: vec!["10.2.0.0/24".to_owned()],
             public_key: "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=".to_owned(),
             endpoints: vec!["198.51.100.1:51820".to_owned(), "[2001:db8::1]:51820".to_owned()],
+            host_name: None,
+            port: 51820,
             networks: vec!["10.1.0.0/24".to_owned(), "10.255.0.0/24".to_owned()],
             mtu: 1400,
         }
@@ -287,6 +330,7 @@ pub(super) mod tests {
         Checked {
             address: read("10.255.0.2/32"),
             networks: ["10.1.0.0/24", "10.255.0.0/24"].map(read).to_vec(),
+            host: None,
             endpoints: ["198.51.100.1:51820", "[2001:db8::1]:51820"]
                 .map(|text| text.parse().expect("literal"))
                 .to_vec(),
@@ -306,6 +350,34 @@ pub(super) mod tests {
         let other = lines("192.0.2.9:9588");
         assert!(other.contains("peer head-office address 198.51.100.1\n"), "{other}");
         assert!(other.contains("peer head-office backup-address 2001:db8::1\n"), "{other}");
+    }
+
+    #[test]
+    fn the_tunnel_goes_to_the_name_and_the_addresses_stand_in_for_it() {
+        let host = Some(Host { name: "head.example.org".to_owned(), port: 51820 });
+        let named = Checked { host, ..checked() };
+        let lines = |checked: &Checked| {
+            let server = "192.0.2.9:9588".parse().expect("right");
+            edits("wg0", &granted(), checked, server)
+                .expect("right")
+                .iter()
+                .map(|it| it.to_string())
+                .collect::<Vec<_>>()
+        };
+        let peer = "set interfaces wireguard wg0 peer head-office";
+        let all = lines(&named);
+        for line in [
+            "host-name head.example.org",
+            "port 51820",
+            "backup-address 198.51.100.1",
+            "backup-address 2001:db8::1",
+        ] {
+            assert!(all.contains(&format!("{peer} {line}")), "{all:?}");
+        }
+        assert!(!all.iter().any(|line| line.starts_with(&format!("{peer} address "))), "{all:?}");
+        // The address that has answered stands in too.
+        let alone = lines(&Checked { endpoints: Vec::new(), ..named });
+        assert!(alone.contains(&format!("{peer} backup-address 192.0.2.9")), "{alone:?}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A branch joins head office with a token, from nothing to a ping between devices behind both in two commands.
 
 mod failures;
+mod named;
 mod races;
 mod uplinks;
 
@@ -25,11 +26,11 @@ struct Offices {
 
 impl Offices {
     fn new() -> Option<Self> {
-        Self::beside(&[], |_| {}, &[])
+        Self::beside(&[], |_| {}, &["address 192.168.77.1"])
     }
 
-    /// The same with other namespaces, in a lab that is prepared before the daemons start, and more addresses of head office.
-    fn beside(others: &[&str], prepare: impl FnOnce(&Lab), addresses: &[&str]) -> Option<Self> {
+    /// The same with other namespaces, in a lab that is prepared before the daemons start, and with where head office is reached.
+    fn beside(others: &[&str], prepare: impl FnOnce(&Lab), reached: &[&str]) -> Option<Self> {
         let mut lab = sites_and(&[&["la", "lb"], others].concat())?;
         prepare(&lab);
         for (site, device, net) in [("a", "la", 1), ("b", "lb", 2)] {
@@ -44,8 +45,7 @@ impl Offices {
         head.write(&["address 10.255.0.1/24".to_owned(), "port 51820".to_owned()]);
         let text = std::fs::read_to_string(&head.file).expect("written");
         let service = "set service enrollment interface wg0\nset service enrollment network 10.1.0.0/24\n";
-        let reached = [&["192.168.77.1"], addresses].concat();
-        let reached = reached.iter().map(|address| format!("set service enrollment address {address}\n"));
+        let reached = reached.iter().map(|words| format!("set service enrollment {words}\n"));
         std::fs::write(&head.file, text + service + &reached.collect::<String>())
             .expect("its folder is there");
         let mut branch = Site::new(&lab, "b", "");

@@ -36,7 +36,12 @@ impl Drop for Etc {
 
 /// Has the first site take names from a file alone, which has none yet.
 pub(crate) fn hosts_file(lab: &Lab) -> Etc {
-    let etc = Etc::new(lab, "a");
+    hosts_file_of(lab, "a")
+}
+
+/// The same of any site.
+pub(crate) fn hosts_file_of(lab: &Lab, site: &str) -> Etc {
+    let etc = Etc::new(lab, site);
     etc.write("hosts", "127.0.0.1 localhost\n");
     etc.write("nsswitch.conf", "hosts: files\n");
     etc

@@ -11,14 +11,18 @@ use config::settings::enrollment::{overlap, own_or_of_network, reserved};
 use crypto::random::System;
 use gateway::api::model::Advice;
 use gateway::https::model::Enrollment as Served;
+use gateway::resolver::addresses;
 use https::enrollment::{Token, hash};
 use ipnet::IpNet;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::Range;
+use std::time::Duration;
 use zeroize::Zeroizing;
 
+/// How long a name is looked up.
+const LOOK_UP: Duration = Duration::from_secs(5);
 /// Addresses that are tried for a branch.
 const TRIED: usize = 1 << 16;
 /// Commits that are tried when others get the same address meanwhile.
@@ -58,11 +62,13 @@ pub(super) fn create(head: &mut Gateway, wanted: &Create, json: bool) -> Outcome
     let enrollment = head.enrollment()?;
     let token = Token {
         branch: name.clone(),
+        host_name: enrollment.host_name.clone(),
         addresses: enrollment.addresses.clone(),
         port: enrollment.port,
         pin: pin(head)?,
         secret,
     };
+    let unknown = token.host_name.as_deref().and_then(unknown_name);
     let text = token.encode().ok_or("a name has at most 64 characters\n  fix: take a shorter one")?;
     let created = output::now();
     let expires = created + wanted.expires.as_secs();
@@ -89,13 +95,32 @@ pub(super) fn create(head: &mut Gateway, wanted: &Create, json: bool) -> Outcome
         command: format!("postern join {}", *text),
         token: text.to_string(),
         expires: output::timestamp(expires),
-        warnings: head.warnings()?,
+        warnings: head.warnings()?.into_iter().chain(unknown).collect(),
     };
     let warnings = if json { Vec::new() } else { created.warnings.clone() };
     // It counts now, even if it cannot be saved.
     print(created, wanted.no_qr, json)?;
     warn(&warnings);
     head.save()
+}
+
+/// A warning if the name of head office cannot be looked up here: it may be mistyped, and nobody at the branch can see that.
+fn unknown_name(name: &str) -> Option<Advice> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let asked = name.to_owned();
+    // A resolver that does not answer is not waited for: the thread ends with this process.
+    std::thread::spawn(move || sender.send(addresses(&asked)));
+    let why = match receiver.recv_timeout(LOOK_UP) {
+        Ok(Ok(_)) => return None,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "no resolver answers".to_owned(),
+    };
+    Some(Advice {
+        what: format!("host-name {name} cannot be looked up here: {why}"),
+        fix: "see that the name is right, and has the address of head office; a mistyped one: set service enrollment host-name NAME, and \
+              the same command again"
+            .to_owned(),
+    })
 }
 
 /// What the branch is to have, of what is free now.

@@ -26,6 +26,8 @@ pub(crate) struct Gateway {
     router: Socket,
     in_force: InForce,
     pub(crate) settings: Settings,
+    /// What commits have warned of.
+    warned: Vec<Advice>,
 }
 
 impl Gateway {
@@ -35,7 +37,7 @@ impl Gateway {
         let router = Socket::new(Some(path.clone()));
         let in_force = router.in_force()?;
         let settings = settings(&in_force)?;
-        Ok(Self { path, router, in_force, settings })
+        Ok(Self { path, router, in_force, settings, warned: Vec::new() })
     }
 
     /// An answer of its API.
@@ -43,17 +45,23 @@ impl Gateway {
         client::ask_running(&self.path, question)
     }
 
-    /// What the machine lacks for what is configured, such as forwarding in the kernel.
+    /// What the machine lacks for what is configured, such as forwarding in the kernel, and what commits have warned of.
     pub(crate) fn warnings(&self) -> Result<Vec<Advice>, Failure> {
-        Ok(self.ask::<Status>("/v1/status")?.warnings)
+        let mut warnings = self.ask::<Status>("/v1/status")?.warnings;
+        for warned in &self.warned {
+            if !warnings.contains(warned) {
+                warnings.push(warned.clone());
+            }
+        }
+        Ok(warnings)
     }
 
     /// What it says of branches.
     pub(crate) fn enrollment(&self) -> Result<&Enrollment, Failure> {
         self.settings.enrollment.as_ref().ok_or_else(|| {
             "branches cannot join here: service enrollment is not set\n  \
-             fix: set service enrollment address ADDRESS, where branches reach this gateway; set service enrollment \
-             interface wg0; set service enrollment network 10.1.0.0/24, which they may reach"
+             fix: set service enrollment address ADDRESS, or host-name NAME, where branches reach this gateway; set service \
+             enrollment interface wg0; set service enrollment network 10.1.0.0/24, which they may reach"
                 .into()
         })
     }
@@ -155,7 +163,8 @@ impl Gateway {
             via: Via::Cli,
             ..Commit::default()
         };
-        self.router.commit(&commit)?;
+        let committed = self.router.commit(&commit)?;
+        self.warned.extend(committed.warnings.iter().map(|text| advice(text)));
         Ok(self.reread()?)
     }
 
@@ -172,6 +181,12 @@ pub(crate) fn warn(warnings: &[Advice]) {
     for Advice { what, fix } in warnings {
         eprintln!("Warning: {what}\n  fix: {fix}");
     }
+}
+
+/// A warning of a commit, in its two parts.
+fn advice(text: &str) -> Advice {
+    let (what, fix) = text.split_once("\n  fix: ").unwrap_or((text, ""));
+    Advice { what: what.to_owned(), fix: fix.to_owned() }
 }
 
 fn settings(in_force: &InForce) -> Result<Settings, Failure> {

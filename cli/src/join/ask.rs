@@ -7,18 +7,27 @@
 
 use crate::{Failure, Outcome, child, privilege};
 use clap::Args;
+use gateway::api::model::Advice;
+use gateway::resolver::addresses;
 use https::enrollment::{EnrollError, Granted, Refused, Request, Token, enroll};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
+use std::time::Duration;
 use tokio::runtime::Builder;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 /// `nobody`, which owns no file.
 const NOBODY: u32 = 65_534;
+/// How long a name is looked up.
+const LOOK_UP: Duration = Duration::from_secs(10);
+/// Addresses of a name that are asked.
+const MOST_OF_A_NAME: usize = 8;
 /// Bytes of what the processes tell each other.
 const LONGEST: u64 = 1 << 20;
 
@@ -29,7 +38,9 @@ pub(crate) struct Arguments {}
 /// What the process is to do.
 #[derive(Serialize, Deserialize)]
 struct Order {
+    host_name: Option<String>,
     servers: Vec<SocketAddr>,
+    port: u16,
     pin: [u8; 32],
     request: Request,
 }
@@ -37,19 +48,29 @@ struct Order {
 /// What it has found.
 #[derive(Serialize, Deserialize)]
 enum Found {
-    Granted(Granted, SocketAddr),
+    /// Who has answered, and why not its name, if that cannot be looked up.
+    Granted(Box<Granted>, SocketAddr, Option<Tried>),
     Refused(Refused),
-    /// What each address has led to.
+    /// What the name and each address have led to.
     Failed(Vec<Tried>),
 }
 
-/// An address at which head office has not answered as wanted.
+/// A name or an address at which head office has not answered as wanted.
 #[derive(Clone, Serialize, Deserialize)]
 struct Tried {
-    server: SocketAddr,
+    at: String,
     why: String,
     /// What to do, if it is known.
     fix: Option<String>,
+}
+
+/// What head office has answered.
+pub(super) struct Answered {
+    pub(super) granted: Granted,
+    /// The address that has answered.
+    pub(super) server: SocketAddr,
+    /// Why its name says nothing here, if it has one.
+    pub(super) unknown_name: Option<Advice>,
 }
 
 /// Why head office has not answered as wanted.
@@ -65,22 +86,33 @@ impl From<Failure> for NotJoined {
     }
 }
 
-/// The answer of head office, and the address that has given it.
-pub(super) fn ask(token: &Token, request: Request) -> Result<(Granted, SocketAddr), NotJoined> {
-    let order = Order { servers: token.servers().collect(), pin: token.pin, request };
+/// Asks head office.
+pub(super) fn ask(token: &Token, request: Request) -> Result<Answered, NotJoined> {
+    let order = Order {
+        host_name: token.host_name.clone(),
+        servers: token.servers().collect(),
+        port: token.port,
+        pin: token.pin,
+        request,
+    };
     match exchange(&order)? {
-        Found::Granted(granted, server) => Ok((granted, server)),
+        Found::Granted(granted, server, unknown) => {
+            let advice = |Tried { at, why, fix }: Tried| Advice {
+                what: printable(&format!("{at}: {why}")),
+                fix: fix.unwrap_or_default(),
+            };
+            Ok(Answered { granted: *granted, server, unknown_name: unknown.map(advice) })
+        }
         Found::Refused(Refused { error, fix }) => {
             let text = printable(&format!("head office refuses: {error}\n  fix: {fix}"));
             Err(NotJoined { text, is_final: true })
         }
-        Found::Failed(tried) => Err(NotJoined { text: failed(&tried), is_final: false }),
+        Found::Failed(tried) => Err(NotJoined { text: failed(&tried, token.port), is_final: false }),
     }
 }
 
-fn failed(tried: &[Tried]) -> String {
-    let lines: Vec<String> = tried.iter().map(|it| format!("{}: {}", it.server, it.why)).collect();
-    let port = tried.first().map_or(0, |it| it.server.port());
+fn failed(tried: &[Tried], port: u16) -> String {
+    let lines: Vec<String> = tried.iter().map(|it| format!("{}: {}", it.at, it.why)).collect();
     let fix = tried.iter().find_map(|it| it.fix.clone()).unwrap_or_else(|| {
         format!("let TCP port {port} through at head office, then type the same command again")
     });
@@ -120,32 +152,78 @@ pub(crate) fn serve(_: &Arguments) -> Outcome {
     let order: Order = serde_json::from_slice(&text)?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let found = runtime.block_on(each(&order));
+    // A look-up that was given up may still wait for its resolver.
+    runtime.shutdown_background();
     let mut out = io::stdout().lock();
     serde_json::to_writer(&mut out, &found)?;
     Ok(out.flush()?)
 }
 
-/// Asks one address after the other.
+/// Asks one address after the other, those of the name first.
 async fn each(order: &Order) -> Found {
-    let mut tried = Vec::new();
-    for server in &order.servers {
-        eprintln!("Asking head office at {server} ...");
-        match enroll(*server, order.pin, &order.request).await {
-            Ok(granted) => return Found::Granted(granted, *server),
-            Err(EnrollError::Refused(refused)) => return Found::Refused(refused),
-            Err(error) => tried.push(Tried { server: *server, why: error.to_string(), fix: fix(error) }),
+    let (mut of_name, mut unknown) = (Vec::new(), None);
+    if let Some(name) = &order.host_name {
+        match looked_up(name).await {
+            Ok(found) => of_name.extend(found.into_iter().map(|it| SocketAddr::new(it, order.port))),
+            Err(why) => unknown = Some(why),
         }
     }
+    let mut tried = Vec::new();
+    let others = order.servers.iter().filter(|it| !of_name.contains(it));
+    for server in of_name.iter().chain(others) {
+        eprintln!("Asking head office at {server} ...");
+        match enroll(*server, order.pin, &order.request).await {
+            Ok(granted) => return Found::Granted(Box::new(granted), *server, unknown),
+            Err(EnrollError::Refused(refused)) => return Found::Refused(refused),
+            Err(error) => {
+                let name = order.host_name.as_deref().filter(|_| of_name.contains(server));
+                let (at, why) = (server.to_string(), error.to_string());
+                tried.push(Tried { at, why, fix: fix(error, name) });
+            }
+        }
+    }
+    // What servers have said comes first.
+    tried.extend(unknown);
     Found::Failed(tried)
 }
 
-fn fix(error: EnrollError) -> Option<String> {
+/// The first addresses of head office's name, each once.
+async fn looked_up(name: &str) -> Result<Vec<IpAddr>, Tried> {
+    eprintln!("Looking up {name} ...");
+    let unknown = |why: String| Tried {
+        at: name.to_owned(),
+        why: format!("the name cannot be looked up: {why}"),
+        fix: Some(format!(
+            "name a resolver that works in /etc/resolv.conf, which getent ahosts {name} tries; then type the same command again"
+        )),
+    };
+    let asked = name.to_owned();
+    let found = match timeout(LOOK_UP, spawn_blocking(move || addresses(&asked))).await {
+        Ok(Ok(found)) => found.map_err(|error| unknown(error.to_string()))?,
+        Ok(Err(error)) => return Err(unknown(error.to_string())),
+        Err(_) => return Err(unknown(format!("no resolver answers within {} s", LOOK_UP.as_secs()))),
+    };
+    let mut each = Vec::new();
+    // Some resolvers give 0.0.0.0 for names that they block.
+    for address in found.into_iter().filter(|it| !it.is_unspecified() && !it.is_multicast()) {
+        if each.len() < MOST_OF_A_NAME && !each.contains(&address) {
+            each.push(address);
+        }
+    }
+    if each.is_empty() { Err(unknown("it has no address that can be called".to_owned())) } else { Ok(each) }
+}
+
+/// What to do about an address, which may be one of a name.
+fn fix(error: EnrollError, name: Option<&str>) -> Option<String> {
     match error {
         EnrollError::Later(Refused { fix, .. }) => Some(fix),
-        EnrollError::WrongPin => Some(
-            "use no other way than the one you trust; if head office was set up anew, there: postern enroll create"
-                .to_owned(),
-        ),
+        EnrollError::WrongPin => {
+            let stale = name.map(|name| format!("wait until {name} has the address of head office; "));
+            Some(format!(
+                "{}use no other way than the one you trust; if head office was set up anew, there: postern enroll create",
+                stale.unwrap_or_default()
+            ))
+        }
         EnrollError::Unanswered(_) => Some(
             "type the same command again; if that does not help, at head office: journalctl -u postern, and the same \
              version of Postern on both"
@@ -161,8 +239,9 @@ mod tests {
 
     #[test]
     fn each_address_that_failed_is_named_with_what_to_type() {
-        let tried = |server: &str, why: &str, fix: Option<&str>| Tried {
-            server: server.parse().expect("right"),
+        let failed = |tried: &[Tried]| failed(tried, 9588);
+        let tried = |at: &str, why: &str, fix: Option<&str>| Tried {
+            at: at.to_owned(),
             why: why.to_owned(),
             fix: fix.map(str::to_owned),
         };
@@ -173,8 +252,12 @@ mod tests {
         let text = failed(&[silent, other]);
         assert!(text.ends_with("198.51.100.2:9588: its key is another one\n  fix: do that"), "{text}");
         // It was reached: no port is in the way.
-        let strange = fix(EnrollError::Unanswered("it answers 502, and nothing that is known".to_owned()));
+        let strange =
+            fix(EnrollError::Unanswered("it answers 502, and nothing that is known".to_owned()), None);
         assert!(strange.is_some_and(|fix| fix.contains("same version") && !fix.contains("port")));
+        // An address that a dynamic name had before may be another's by now.
+        let stale = fix(EnrollError::WrongPin, Some("head.example.org")).expect("known");
+        assert!(stale.starts_with("wait until head.example.org has the address of head office"), "{stale}");
         let rude = tried("198.51.100.3:9588", "\u{1b}[2J", None);
         assert!(!failed(&[rude]).contains('\u{1b}'));
     }

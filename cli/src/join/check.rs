@@ -4,11 +4,14 @@
 //! devices, or all that it sends, into the tunnel.
 
 use crate::Failure;
+use config::settings::Host;
 use config::settings::enrollment::reserved;
 use https::enrollment::{Granted, VERSION};
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
 
+const UNUSABLE: &str =
+    "the answer of head office cannot be used\n  fix: install the same version of Postern on both";
 /// Prefixes of IPv4 and IPv6 that are shorter take more than a site.
 const SHORTEST: [u8; 2] = [8, 16];
 
@@ -16,6 +19,8 @@ const SHORTEST: [u8; 2] = [8, 16];
 pub(super) struct Here<'a> {
     /// Its addresses with their networks, and the interfaces that have them, but for the one of the tunnel.
     pub(super) addresses: &'a [(String, IpNet)],
+    /// The domain name of head office in the token.
+    pub(super) host_name: Option<&'a str>,
     /// The addresses of head office in the token, and the one that has answered.
     pub(super) head_office: &'a [IpAddr],
     /// Networks that the user lets head office have although they are refused otherwise.
@@ -29,6 +34,8 @@ pub(super) struct Checked {
     pub(super) address: IpNet,
     /// What the tunnel carries.
     pub(super) networks: Vec<IpNet>,
+    /// Where head office is by name, if the token has it.
+    pub(super) host: Option<Host>,
     /// Where head office is, of what the token names.
     pub(super) endpoints: Vec<SocketAddr>,
 }
@@ -40,14 +47,12 @@ pub(super) fn check(granted: &Granted, here: &Here<'_>) -> Result<Checked, Failu
             format!("head office answers in version {}, and this program knows {VERSION}", granted.version);
         return Err(format!("{text}\n  fix: install the same version of Postern on both").into());
     }
-    let unusable =
-        "the answer of head office cannot be used\n  fix: install the same version of Postern on both";
-    let address: IpNet = granted.address.parse().map_err(|_| unusable)?;
+    let address: IpNet = granted.address.parse().map_err(|_| UNUSABLE)?;
     let networks: Result<Vec<IpNet>, _> = granted.networks.iter().map(|it| it.parse::<IpNet>()).collect();
     let endpoints: Result<Vec<SocketAddr>, _> = granted.endpoints.iter().map(|it| it.parse()).collect();
-    let (networks, endpoints) = (networks.map_err(|_| unusable)?, endpoints.map_err(|_| unusable)?);
+    let (networks, endpoints) = (networks.map_err(|_| UNUSABLE)?, endpoints.map_err(|_| UNUSABLE)?);
     if networks.is_empty() {
-        return Err(unusable.into());
+        return Err(UNUSABLE.into());
     }
     check_address(address, here)?;
     for network in &networks {
@@ -56,16 +61,36 @@ pub(super) fn check(granted: &Granted, here: &Here<'_>) -> Result<Checked, Failu
     check_sum(&networks, here)?;
     let is_named = |it: &SocketAddr| it.port() != 0 && here.head_office.contains(&it.ip());
     let mut named: Vec<SocketAddr> = endpoints.iter().copied().filter(is_named).collect();
-    if let (true, Some(first), Some(answered)) =
-        (named.is_empty(), endpoints.first(), here.head_office.last())
-    {
+    let host = host(granted, here, !named.is_empty())?;
+    if let (true, Some(answered)) = (named.is_empty() && host.is_none(), here.head_office.last()) {
         // Head office may know its address behind a NAT only; the branch knows the one that has answered.
-        named.push(SocketAddr::new(*answered, first.port()));
+        let port = endpoints.first().map_or(granted.port, SocketAddr::port);
+        named.push(SocketAddr::new(*answered, port));
     }
-    if named.iter().all(|it| it.port() == 0) {
-        return Err(unusable.into());
+    if host.is_none() && named.iter().all(|it| it.port() == 0) {
+        return Err(UNUSABLE.into());
     }
-    Ok(Checked { address, networks, endpoints: named })
+    Ok(Checked { address, networks, host, endpoints: named })
+}
+
+/// Where head office is by name: only the name of the token is taken, which its user was given. Without it, the address that a name had
+/// once would be used for ever.
+fn host(granted: &Granted, here: &Here<'_>, has_address: bool) -> Result<Option<Host>, Failure> {
+    let plain = |name: &str| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    let fix =
+        "at head office: postern enroll retire BRANCH, and create it again; then join with the new token";
+    match (here.host_name, granted.host_name.as_deref()) {
+        (None, _) => Ok(None),
+        (Some(token), Some(granted_name)) if plain(token) == plain(granted_name) => {
+            let host = Host { name: token.to_owned(), port: granted.port };
+            if host.port == 0 { Err(UNUSABLE.into()) } else { Ok(Some(host)) }
+        }
+        (Some(_), None) if has_address => Ok(None),
+        (Some(token), _) => {
+            Err(format!("head office has another name by now than the token has: {token}\n  fix: {fix}")
+                .into())
+        }
+    }
 }
 
 fn check_address(address: IpNet, here: &Here<'_>) -> Result<(), Failure> {
@@ -156,10 +181,14 @@ mod tests {
     }
 
     fn check_with(granted: &Granted, allowed: &[&str]) -> Result<Checked, String> {
+        check_named(granted, allowed, None)
+    }
+
+    fn check_named(granted: &Granted, allowed: &[&str], host_name: Option<&str>) -> Result<Checked, String> {
         let addresses = [("eth0".to_owned(), net("192.0.2.7/24")), ("eth1".to_owned(), net("10.2.0.1/24"))];
         let allowed: Vec<IpNet> = allowed.iter().map(|it| net(it)).collect();
         let head_office = ["198.51.100.1".parse().expect("literal")];
-        let here = Here { addresses: &addresses, head_office: &head_office, allowed: &allowed };
+        let here = Here { addresses: &addresses, host_name, head_office: &head_office, allowed: &allowed };
         check(granted, &here).map_err(|error| error.to_string())
     }
 
@@ -174,6 +203,31 @@ mod tests {
         let behind_nat = Granted { endpoints: vec!["127.0.0.1:22".to_owned()], ..granted() };
         let checked = check_with(&behind_nat, &[]).expect("right");
         assert_eq!(checked.endpoints, ["198.51.100.1:22".parse().expect("literal")]);
+    }
+
+    #[test]
+    fn only_the_name_of_the_token_is_taken() {
+        let named = |name: &str, port| Granted { host_name: Some(name.to_owned()), port, ..granted() };
+        let host = |granted: &Granted, token| check_named(granted, &[], token).map(|checked| checked.host);
+        let token = Some("head.example.org");
+        let right = Some(Host { name: "head.example.org".to_owned(), port: 51820 });
+        assert_eq!(host(&named("HEAD.example.org.", 51820), token), Ok(right.clone()));
+        assert_eq!(host(&named("head.example.org", 51820), None), Ok(None), "the token has no name");
+        assert_eq!(host(&granted(), token), Ok(None), "head office has an address of the token");
+        // A name alone will do, and without one the address that has answered.
+        let alone = Granted { endpoints: Vec::new(), ..named("head.example.org", 51820) };
+        let checked = check_named(&alone, &[], token).expect("right");
+        assert_eq!((checked.host, checked.endpoints.len()), (right, 0));
+        let checked = check_named(&alone, &[], None).expect("right");
+        assert_eq!(checked.endpoints, ["198.51.100.1:51820".parse().expect("literal")]);
+        // The address that another name had when it was looked up is no place for a tunnel.
+        let none = Granted { endpoints: Vec::new(), ..granted() };
+        for wrong in [named("other.example.org", 51820), named("head.example.org\nset x", 51820), none] {
+            let said = host(&wrong, token).expect_err("refused");
+            assert!(said.contains("another name by now") && said.contains("enroll retire"), "{said}");
+            assert!(!said.contains("other.example.org") && !said.contains("set x"), "{said}");
+        }
+        assert!(host(&named("head.example.org", 0), token).is_err());
     }
 
     #[test]
@@ -206,7 +260,7 @@ mod tests {
             (address("10.255.0.2/32\nset x"), "cannot be used"),
             (Granted { version: VERSION + 1, ..granted() }, "the same version"),
             (Granted { endpoints: vec!["198.51.100.1:0".to_owned()], ..granted() }, "cannot be used"),
-            (Granted { endpoints: Vec::new(), ..granted() }, "cannot be used"),
+            (Granted { endpoints: Vec::new(), port: 0, ..granted() }, "cannot be used"),
         ] {
             let refused = check_with(&granted, &[]).expect_err("refused");
             assert!(refused.contains(said), "{granted:?}: {refused}");

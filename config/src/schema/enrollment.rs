@@ -23,7 +23,7 @@ pub(super) static NODES: &[Node] = &[
     branch("service enrollment", "Branches that join with a token: postern enroll create"),
     values(
         "service enrollment address",
-        Type::Address,
+        Type::AddressNoName,
         "Address at which branches reach this gateway, for tokens and the tunnel",
     ),
     values(
@@ -46,6 +46,11 @@ pub(super) static NODES: &[Node] = &[
     ),
     value("service enrollment branch <branch> token hash", Type::Key, "SHA-256 of its secret, in base64"),
     flag("service enrollment branch <branch> token revoked", "The token is not accepted"),
+    value(
+        "service enrollment host-name",
+        Type::Form(Form::Domain),
+        "Domain name at which branches reach this gateway, with or without addresses",
+    ),
     value("service enrollment interface", Type::Interface("wg"), "WireGuard interface of the branches"),
     values(
         "service enrollment listen-address",

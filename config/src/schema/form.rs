@@ -196,12 +196,12 @@ fn is_hardware_address(text: &str) -> bool {
 }
 
 /// Whether a name can be resolved. Digits and dots alone are a mistyped address.
-pub(crate) fn is_domain(text: &str) -> bool {
+pub fn is_domain(text: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
     };
     text.len() <= 253
-        && text.trim_end_matches('.').split('.').all(is_label)
+        && text.strip_suffix('.').unwrap_or(text).split('.').all(is_label)
         && text.contains(|c: char| c.is_ascii_alphabetic())
 }
 

@@ -20,7 +20,9 @@ pub struct Enrollment {
     pub listen: BTreeMap<SocketAddr, Vec<IpNet>>,
     /// The TCP port of all of them.
     pub port: u16,
-    /// Addresses at which branches reach this gateway.
+    /// The domain name at which branches reach this gateway.
+    pub host_name: Option<String>,
+    /// Addresses at which branches reach this gateway; they may be none if it has a name.
     pub addresses: Vec<IpAddr>,
     /// The WireGuard interface of their tunnels.
     pub interface: String,
@@ -85,8 +87,10 @@ impl Reader {
     pub(super) fn enrollment(&mut self, root: &Tree, settings: &Settings) -> Option<Enrollment> {
         let tree = root.at(&["service", "enrollment"])?;
         let addresses: Vec<IpAddr> = parsed(tree.values("address"));
-        if addresses.is_empty() {
-            let fix = format!("set {PATH} address ADDRESS, where branches reach this gateway");
+        let host_name = tree.value("host-name").map(str::to_owned);
+        if addresses.is_empty() && host_name.is_none() {
+            let fix =
+                format!("set {PATH} address ADDRESS, where branches reach this gateway; or host-name NAME");
             self.error(tree.location(), format!("{PATH}: address is not set"), fix);
         } else if addresses.len() > MOST_ADDRESSES {
             let reason = format!("{PATH}: a token has at most {MOST_ADDRESSES} addresses");
@@ -109,6 +113,7 @@ impl Reader {
         let enrollment = Enrollment {
             listen: listened.iter().map(|it| (SocketAddr::new(*it, port), clients.clone())).collect(),
             port,
+            host_name,
             addresses,
             interface: interface.to_owned(),
             networks: parsed(tree.values("network")),
@@ -216,6 +221,16 @@ mod tests {
         let token = berlin.token.as_ref().expect("one");
         assert_eq!((token.expires, token.is_revoked, berlin.joined), (1_800_000_000, false, None));
         assert_eq!((read.port, read.listen.len(), &*read.interface), (9588, 2, "wg0"));
+    }
+
+    #[test]
+    fn head_office_is_reached_at_addresses_or_at_a_name() {
+        let named = read(PORT, &["host-name head.example.org", "interface wg0"]).expect("right");
+        assert_eq!((named.host_name.as_deref(), named.addresses.len()), (Some("head.example.org"), 0));
+        let both = read(PORT, &[RIGHT, &["host-name head.example.org"]].concat()).expect("right");
+        assert_eq!((both.host_name.is_some(), both.addresses.len()), (true, 1));
+        let said = read(PORT, &["address head.example.org", "interface wg0"]).expect_err("it is a name");
+        assert!(said.contains("host-name head.example.org"), "{said}");
     }
 
     #[test]

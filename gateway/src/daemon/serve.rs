@@ -140,7 +140,7 @@ where
     let https = Process::new(https);
     let daemon = Daemon::new(engines, events, host, machine, https, alerts, snmp, dhcp, name_servers, opener);
     let mut server = Server { file, transactions, daemon, removed, tell };
-    let applied = server.daemon.apply(settings, Policy::EachPath);
+    let applied = Box::pin(server.daemon.apply(settings, Policy::EachPath));
     let Some(mut refused) = inbox.stop.unless_ordered(applied).await else {
         server.daemon.stop(open_at_exit);
         return Ok(());
@@ -292,7 +292,7 @@ impl<T: Fn(Event)> Server<T> {
         let kept = settings.commit_revisions;
         let old = ledger.running().tree();
         forget(&mut self.removed, &mut self.daemon);
-        let refused = stop.unless_ordered(self.daemon.apply(settings, Policy::EachPath)).await?;
+        let refused = stop.unless_ordered(Box::pin(self.daemon.apply(settings, Policy::EachPath))).await?;
         fault::point("applied");
         self.transactions.now_waits(&refused, &self.daemon);
         let (refused, _) = without_retried(refused);

@@ -97,7 +97,7 @@ impl Transactions {
         };
         let (kept, before) = (settings.commit_revisions, self.ledger.running());
         let open_at_exit = daemon.open_at_exit;
-        let applied = stop.unless_ordered(daemon.apply(settings, Policy::AllOrNothing)).await;
+        let applied = stop.unless_ordered(Box::pin(daemon.apply(settings, Policy::AllOrNothing))).await;
         let Some(refused) = applied else {
             // It is not in force, and does not say what is open now.
             daemon.open_at_exit = open_at_exit;

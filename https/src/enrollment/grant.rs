@@ -135,6 +135,8 @@ fn granted(enrollment: &Enrollment, interface: &WireGuard, branch: &str) -> Opti
         behind: known.networks.iter().map(ToString::to_string).collect(),
         public_key: PrivateKey::new(interface.private_key.clone()).public().to_string(),
         endpoints: endpoints.collect(),
+        host_name: enrollment.host_name.clone(),
+        port,
         networks,
         mtu: interface.mtu,
     })
@@ -212,6 +214,7 @@ mod tests {
             ]
         );
         assert_eq!((&*granted.address, &*granted.endpoints[0]), ("10.255.0.2/32", "198.51.100.1:51820"));
+        assert_eq!((granted.host_name.as_deref(), granted.port), (None, 51820));
         assert_eq!(granted.networks, ["10.1.0.0/24", "10.255.0.0/24"]);
         assert_eq!(granted.public_key, PrivateKey::new(crypto::Secret::new(key(KEY).0)).public().to_string());
         let committed = settings(&format!("{}\n", edits.join("\n")));

@@ -32,6 +32,12 @@ pub struct Granted {
     pub public_key: String,
     /// Where head office's WireGuard is: an address and a port each.
     pub endpoints: Vec<String>,
+    /// Where it is by name: a domain name.
+    #[serde(default)]
+    pub host_name: Option<String>,
+    /// The UDP port at that name.
+    #[serde(default)]
+    pub port: u16,
     /// What head office is asked to carry: its networks, and its address inside the tunnel.
     pub networks: Vec<String>,
     /// The MTU inside the tunnel.

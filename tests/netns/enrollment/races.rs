@@ -88,7 +88,7 @@ fn two_routers_that_join_with_one_token_at_once_are_one_branch() {
             .expect("veth exists");
         lab.ip("c", "route add 192.168.77.0/24 via 192.168.79.1").expect("a route");
     };
-    let Some(mut offices) = Offices::beside(&["c"], connect, &[]) else { return };
+    let Some(mut offices) = Offices::beside(&["c"], connect, &["address 192.168.77.1"]) else { return };
     let mut other = Site::new(&offices.lab, "c", "");
     std::fs::write(&other.file, "set system allow-empty\n").expect("its folder is there");
     other.start(&mut offices.lab);

@@ -23,7 +23,7 @@ fn with_two_uplinks() -> Option<Offices> {
         lab.connect(("a", "outside2", "192.168.78.1/24"), ("b", "outside2", "192.168.78.2/24"))
             .expect("veth exists");
     };
-    Offices::beside(&[], second, &["192.168.78.1"])
+    Offices::beside(&[], second, &["address 192.168.77.1", "address 192.168.78.1"])
 }
 
 /// The first uplink of head office loses everything from now on.
