@@ -108,6 +108,29 @@ fn a_reload_with_another_name_moves_the_peer_at_once() {
 }
 
 #[test]
+fn a_name_that_is_found_after_a_further_change_still_moves_the_peer() {
+    let Some((mut lab, etc, a, mut b)) = started() else { return };
+    is_at(&etc, "192.168.77.2");
+    lab.ip("b", "address add 192.168.77.3/24 dev outside").expect("a free address");
+    b.start(&mut lab);
+    wait_until(PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
+    let changed = |from: &str, to: &str| {
+        let before = std::fs::read_to_string(&a.file).expect("it was written");
+        assert!(before.contains(from), "{before}");
+        std::fs::write(&a.file, before.replace(from, to)).expect("a file");
+        assert!(a.reload().contains("is in force"));
+    };
+    changed("head.invalid", "new.invalid");
+    wait_until(PATIENCE, || a.logged().contains("new.invalid has no address now")).expect("it is looked up");
+    changed("persistent-keepalive 5", "persistent-keepalive 6");
+    assert_eq!(a.peer("other")["endpoint"], "192.168.77.2:51820", "it answers there");
+    etc.write("hosts", "192.168.77.3 new.invalid\n");
+    let is_there = || a.peer("other")["endpoint"] == "192.168.77.3:51820";
+    wait_until(PATIENCE, is_there).unwrap_or_else(|error| panic!("{error}: {}", a.logged()));
+    assert!(answers(&lab, "a", "10.66.0.2"));
+}
+
+#[test]
 fn a_resolver_that_does_not_answer_holds_up_neither_other_peers_nor_the_end() {
     let Some(mut lab) = sites() else { return };
     let (_etc, resolver) = silent_resolver(&lab);
@@ -122,7 +145,8 @@ fn a_resolver_that_does_not_answer_holds_up_neither_other_peers_nor_the_end() {
     a.start(&mut lab);
     b.start(&mut lab);
     resolver.recv(&mut [0; 512]).expect("the resolver is asked, and says nothing");
-    assert!(answers(&lab, "a", "10.66.0.2"), "the peer with an address");
+    // It may have been called before it was there.
+    wait_until(PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("the peer with an address");
     let said = a.reload();
     assert!(said.contains("is in force") || said.contains("is unchanged"), "{said}");
     a.signal(Signal::TERM);

@@ -77,12 +77,19 @@ impl Known {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Name>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
+}
+
+fn locked<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
+    it.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Keeps the addresses of an interface's peers what their names say. Dropping it ends that: nothing is sent to the interface after it.
 pub(super) struct Names(JoinHandle<()>);
+
+/// Peers that have got another place, and have not been called there yet. It outlives [`Names`]: a further change may come meanwhile.
+pub(super) type NotCalled = Arc<Mutex<Vec<(PublicKey, Host)>>>;
 
 impl Drop for Names {
     fn drop(&mut self) {
@@ -91,24 +98,30 @@ impl Drop for Names {
 }
 
 impl Names {
-    /// Begins, if a peer is found by name. Peers that had another place in `before` are called at their new one even if they answer.
+    /// Begins, if a peer is found by name. Peers that had another place in `before`, or that are not called at theirs yet, are called at their
+    /// new one even if they answer.
     pub(super) fn follow(
         interface: &Arc<Interface>,
         before: Option<&WireGuard>,
+        not_called: &NotCalled,
         settings: &WireGuard,
         known: &Known,
     ) -> Option<Self> {
         let was = |key: &PublicKey| before?.peers.values().find(|peer| peer.public_key == *key);
+        let mut pending = locked(not_called);
         let sought: Vec<Sought> = { settings.peers.iter() }
-            .filter_map(|(name, peer)| Sought::new(name, peer, was(&peer.public_key)))
+            .filter_map(|(name, peer)| Sought::new(name, peer, was(&peer.public_key), &pending))
             .collect();
+        *pending = sought.iter().filter(|it| it.is_moved).map(|it| (it.key, it.host.clone())).collect();
+        drop(pending);
         if sought.is_empty() {
             return None;
         }
         let inside = settings.peers.values().flat_map(|peer| &peer.allowed_ips).copied();
         let inside = inside.filter(|prefix| prefix.prefix_len() != 0).collect();
         let interface = Arc::downgrade(interface);
-        Some(Self(tokio::spawn(Follower { interface, sought, inside, known: known.clone() }.run())))
+        let (known, not_called) = (known.clone(), Arc::clone(not_called));
+        Some(Self(tokio::spawn(Follower { interface, sought, inside, known, not_called }.run())))
     }
 }
 
@@ -130,13 +143,16 @@ struct Sought {
 }
 
 impl Sought {
-    fn new(name: &str, peer: &Peer, before: Option<&Peer>) -> Option<Self> {
+    fn new(name: &str, peer: &Peer, before: Option<&Peer>, not_called: &[(PublicKey, Host)]) -> Option<Self> {
+        let is_not_called =
+            |(key, host): &(PublicKey, Host)| *key == peer.public_key && Some(host) == peer.host.as_ref();
         Some(Self {
             name: name.to_owned(),
             key: peer.public_key,
             host: peer.host.clone()?,
             others: peer.backups.clone(),
-            is_moved: before.is_some_and(|before| before.host != peer.host),
+            is_moved: before.is_some_and(|before| before.host != peer.host)
+                || not_called.iter().any(is_not_called),
             is_asked: false,
             count: 0,
             rests_until: Instant::now(),
@@ -180,6 +196,7 @@ struct Follower {
     /// What its peers carry, but for all addresses.
     inside: Vec<IpNet>,
     known: Known,
+    not_called: NotCalled,
 }
 
 /// The place of a peer among those that are sought, and the answer about it.
@@ -251,9 +268,11 @@ impl Follower {
         let (addresses, others) = (self.known.addresses(&sought.host), sought.others.clone());
         let is_moved = std::mem::take(&mut sought.is_moved);
         let found = Some(Found { addresses, others, is_moved });
-        let update = PeerUpdate { update_only: true, found, ..PeerUpdate::new(sought.key) };
+        let key = sought.key;
+        let update = PeerUpdate { update_only: true, found, ..PeerUpdate::new(key) };
         // Nothing of it can be refused: it opens no socket.
         let _ = interface.update(Update { peers: vec![update], ..Update::default() }).await;
+        locked(&self.not_called).retain(|(moved, _)| *moved != key);
     }
 }
 
@@ -320,18 +339,30 @@ mod tests {
         let of = |lines: &[&str]| {
             sample::wireguard(&[&NAMED[..], lines].concat()).wireguard["wg0"].peers["b"].clone()
         };
-        let is_moved = |lines: &[&str]| Sought::new("b", &of(lines), Some(&of(&[]))).expect("named").is_moved;
+        let sought = |lines: &[&str], before: Option<&Peer>, not_called: &[(PublicKey, Host)]| {
+            Sought::new("b", &of(lines), before, not_called).expect("named").is_moved
+        };
+        let is_moved = |lines: &[&str]| sought(lines, Some(&of(&[])), &[]);
         assert!(
             !is_moved(&["peer b persistent-keepalive 25"]) && !is_moved(&["peer b backup-address 192.0.2.9"])
         );
         assert!(is_moved(&["peer b port 6"]) && is_moved(&["peer b host-name c.example"]));
-        assert!(!Sought::new("b", &of(&[]), None).expect("named").is_moved, "it has not been anywhere");
+        assert!(!sought(&[], None, &[]), "it has not been anywhere");
+        // A later commit may come before the new name is found.
+        let renamed = of(&["peer b host-name c.example"]);
+        let not_called = [(renamed.public_key, renamed.host.clone().expect("named"))];
+        assert!(
+            sought(&["peer b host-name c.example"], Some(&renamed), &not_called),
+            "it has not been called there"
+        );
+        assert!(!sought(&["peer b host-name c.example"], Some(&renamed), &[]));
+        assert!(!sought(&[], Some(&of(&[])), &not_called), "it is back where it was");
     }
 
     #[test]
     fn a_name_is_looked_up_often_at_first_and_then_less_often() {
         let settings = sample::wireguard(&NAMED);
-        let mut sought = Sought::new("b", &settings.wireguard["wg0"].peers["b"], None).expect("named");
+        let mut sought = Sought::new("b", &settings.wireguard["wg0"].peers["b"], None, &[]).expect("named");
         let mut now = Instant::now();
         assert!(sought.is_waiting(now));
         sought.is_asked = true;

@@ -9,7 +9,7 @@
 //! interface has too, whose route leads here meanwhile.
 
 use super::interface::Interface;
-use super::names::{Known, Names};
+use super::names::{Known, Names, NotCalled};
 use super::plan;
 use super::uapi_server::Window;
 use super::update::{Update, UpdateError};
@@ -55,6 +55,7 @@ pub(super) struct Served {
     window: Option<Window>,
     /// Follows the names of peers.
     names: Option<Names>,
+    not_called: NotCalled,
     /// What is known of them.
     pub(super) known: Known,
 }
@@ -110,8 +111,16 @@ impl Served {
         check_port(name, &wanted).await?;
         let interface =
             Arc::new(Interface::create(name, context.engines.clone(), options, context.events.clone())?);
-        let mut served =
-            Self { interface, settings: wanted, wants, is_known: false, window: None, names: None, known };
+        let mut served = Self {
+            interface,
+            settings: wanted,
+            wants,
+            is_known: false,
+            window: None,
+            names: None,
+            not_called: NotCalled::default(),
+            known,
+        };
         served.make(&context.host).await?;
         served.is_known = true;
         served.follow_names(None);
@@ -334,7 +343,7 @@ impl Served {
 
     /// Looks up the names of its peers from now on, those first that were elsewhere before.
     fn follow_names(&mut self, before: Option<&WireGuard>) {
-        self.names = Names::follow(&self.interface, before, &self.settings, &self.known);
+        self.names = Names::follow(&self.interface, before, &self.not_called, &self.settings, &self.known);
     }
 
     /// What makes it what is wanted, as far as keys and peers do; of one that is not known, all.
