@@ -81,3 +81,13 @@ fn a_branch_joins_by_an_address_while_the_name_has_none() {
     // The name is what counts once that address is gone.
     moves(&mut offices, &etc);
 }
+
+#[test]
+fn a_branch_joins_although_the_first_address_of_the_name_is_dead() {
+    let Some((offices, etc)) = named(&[]) else { return };
+    etc.write("hosts", "192.168.77.99 head.invalid\n192.168.77.1 head.invalid\n");
+    offices.joins(&offices.token(&[]));
+    assert!(offices.devices_meet(), "{}", offices.branch.logged());
+    assert_eq!(offices.branch.peer("head-office")["endpoint"], "192.168.77.1:51820");
+    assert!(Offices::saved(&offices.branch).contains("head-office backup-address 192.168.77.1\n"));
+}
