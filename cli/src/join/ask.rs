@@ -183,7 +183,12 @@ async fn each(order: &Order) -> Found {
         }
     }
     // What servers have said comes first.
-    tried.extend(unknown);
+    tried.extend(
+        unknown.map(|it| Tried {
+            fix: it.fix.map(|fix| format!("{fix}; then type the same command again")),
+            ..it
+        }),
+    );
     Found::Failed(tried)
 }
 
@@ -194,7 +199,7 @@ async fn looked_up(name: &str) -> Result<Vec<IpAddr>, Tried> {
         at: name.to_owned(),
         why: format!("the name cannot be looked up: {why}"),
         fix: Some(format!(
-            "name a resolver that works in /etc/resolv.conf, which getent ahosts {name} tries; then type the same command again"
+            "name a resolver that works in /etc/resolv.conf, which getent ahosts {name} tries"
         )),
     };
     let asked = name.to_owned();
