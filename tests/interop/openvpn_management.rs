@@ -4,12 +4,13 @@ use crate::openvpn_ends::{
     CLIENT_END, INTERFACES, OTHER_END, Program, SERVER, SERVER_END, SITES, configuration, path, start,
     write_keys,
 };
-use crate::support::{PATIENCE, sites_and, skip};
+use crate::support::{PATIENCE, postern, sites_and, skip};
 use lab::{Lab, wait_until};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Stdio;
 use tempfile::TempDir;
 
 /// A program at the management interface.
@@ -192,6 +193,24 @@ fn clients_are_accepted_refused_and_ended() {
     assert!(wait_until(PATIENCE, || reaches(&lab, CLIENT_END)).is_ok(), "{}", log());
     manager.answers("signal SIGTERM", "SUCCESS");
     assert!(manager.reads(">STATE:").contains("EXITING"), "{}", manager.seen);
+}
+
+#[test]
+fn a_program_outside_of_our_pid_namespace_is_served() {
+    let Some((mut lab, files)) = lab() else { return };
+    let [file, socket] = ["inside.conf", "inside.socket"].map(|name| path(&files, name));
+    let lines = format!("management {} unix\nmanagement-hold\n", socket.display());
+    std::fs::write(&file, text(&lab, &files, OTHER_END, &lines)).expect("a file");
+    let mut command = lab.command(SITES[OTHER_END], "unshare");
+    command.args(["--pid", "--fork", "--kill-child"]).arg(postern()).args(["openvpn", "--config"]).arg(&file);
+    lab.start(command.stdout(Stdio::null()).stderr(Stdio::null())).expect("it starts");
+    let mut manager = Manager::connect(&socket);
+    manager.reads(">HOLD:");
+    assert_eq!(
+        manager.answers("pid", "SUCCESS").trim_end(),
+        "SUCCESS: pid=1",
+        "it has a namespace of its own"
+    );
 }
 
 #[test]

@@ -7,7 +7,6 @@ use crypto::{Secret, hash};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid, chownat};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net as unix;
 use std::path::{Path, PathBuf};
@@ -102,11 +101,16 @@ impl Listener {
                     let _path = Removed(path);
                     loop {
                         match socket.accept().await {
-                            Ok((stream, _)) if is_allowed(&stream, allowed) => {
-                                client(stream, &shared, ends).await;
-                            }
-                            Ok(_) => {
-                                tracing::warn!("management: a client of another user or group is refused");
+                            Ok((stream, _)) => {
+                                // Its process has no number here if it is outside of our PID namespace: that does not matter.
+                                let who = stream.peer_cred();
+                                if who.is_ok_and(|it| is_allowed(it.uid(), it.gid(), allowed)) {
+                                    client(stream, &shared, ends).await;
+                                } else {
+                                    tracing::warn!(
+                                        "management: a client of another user or group is refused"
+                                    );
+                                }
                             }
                             Err(_) => tokio::time::sleep(PAUSE).await,
                         }
@@ -160,7 +164,8 @@ fn socket(wanted: &Management, allowed: Allowed, owner: Option<u32>) -> Result<S
             if wanted.connects {
                 let connected = unix::UnixStream::connect(path).and_then(|stream| {
                     // It gets passwords, and decides about clients.
-                    let is_allowed = is_allowed(&stream, allowed);
+                    let peer = rustix::net::sockopt::socket_peercred(&stream)?;
+                    let is_allowed = is_allowed(peer.uid.as_raw(), peer.gid.as_raw(), allowed);
                     is_allowed.then_some(stream).ok_or(io::ErrorKind::PermissionDenied.into())
                 });
                 return connected.map(Socket::UnixClient).map_err(|error| name(error, BindError::Connect));
@@ -212,9 +217,7 @@ fn give(path: &Path, (user, group): Allowed) -> io::Result<()> {
 }
 
 /// Whether the other program may be a client. Root always may.
-fn is_allowed(stream: impl AsFd, (user, group): Allowed) -> bool {
-    let Ok(peer) = rustix::net::sockopt::socket_peercred(stream) else { return false };
-    let (uid, gid) = (peer.uid.as_raw(), peer.gid.as_raw());
+fn is_allowed(uid: u32, gid: u32, (user, group): Allowed) -> bool {
     let is = user.is_none_or(|user| user == uid) && group.is_none_or(|group| group == gid);
     is || uid == 0
 }
