@@ -8,7 +8,7 @@
 use crate::{Failure, Outcome, child, privilege};
 use clap::Args;
 use gateway::api::model::Advice;
-use gateway::resolver::addresses;
+use gateway::resolver::{addresses_within, callable};
 use https::enrollment::{EnrollError, Granted, Refused, Request, Token, enroll};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
@@ -18,16 +18,12 @@ use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::runtime::Builder;
-use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 /// `nobody`, which owns no file.
 const NOBODY: u32 = 65_534;
 /// How long a name is looked up.
 const LOOK_UP: Duration = Duration::from_secs(10);
-/// Addresses of a name that are asked.
-const MOST_OF_A_NAME: usize = 8;
 /// Bytes of what the processes tell each other.
 const LONGEST: u64 = 1 << 20;
 
@@ -152,8 +148,6 @@ pub(crate) fn serve(_: &Arguments) -> Outcome {
     let order: Order = serde_json::from_slice(&text)?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let found = runtime.block_on(each(&order));
-    // A look-up that was given up may still wait for its resolver.
-    runtime.shutdown_background();
     let mut out = io::stdout().lock();
     serde_json::to_writer(&mut out, &found)?;
     Ok(out.flush()?)
@@ -163,7 +157,7 @@ pub(crate) fn serve(_: &Arguments) -> Outcome {
 async fn each(order: &Order) -> Found {
     let (mut of_name, mut unknown) = (Vec::new(), None);
     if let Some(name) = &order.host_name {
-        match looked_up(name).await {
+        match looked_up(name) {
             Ok(found) => of_name.extend(found.into_iter().map(|it| SocketAddr::new(it, order.port))),
             Err(why) => unknown = Some(why),
         }
@@ -193,7 +187,7 @@ async fn each(order: &Order) -> Found {
 }
 
 /// The first addresses of head office's name, each once.
-async fn looked_up(name: &str) -> Result<Vec<IpAddr>, Tried> {
+fn looked_up(name: &str) -> Result<Vec<IpAddr>, Tried> {
     eprintln!("Looking up {name} ...");
     let unknown = |why: String| Tried {
         at: name.to_owned(),
@@ -202,20 +196,8 @@ async fn looked_up(name: &str) -> Result<Vec<IpAddr>, Tried> {
             "name a resolver that works in /etc/resolv.conf, which getent ahosts {name} tries"
         )),
     };
-    let asked = name.to_owned();
-    let found = match timeout(LOOK_UP, spawn_blocking(move || addresses(&asked))).await {
-        Ok(Ok(found)) => found.map_err(|error| unknown(error.to_string()))?,
-        Ok(Err(error)) => return Err(unknown(error.to_string())),
-        Err(_) => return Err(unknown(format!("no resolver answers within {} s", LOOK_UP.as_secs()))),
-    };
-    let mut each = Vec::new();
-    // Some resolvers give 0.0.0.0 for names that they block.
-    for address in found.into_iter().filter(|it| !it.is_unspecified() && !it.is_multicast()) {
-        if each.len() < MOST_OF_A_NAME && !each.contains(&address) {
-            each.push(address);
-        }
-    }
-    if each.is_empty() { Err(unknown("it has no address that can be called".to_owned())) } else { Ok(each) }
+    let found = addresses_within(name, LOOK_UP).and_then(|found| callable(&found, &[]));
+    found.map_err(|error| unknown(error.to_string()))
 }
 
 /// What to do about an address, which may be one of a name.

@@ -28,8 +28,6 @@ const LOOK: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(5);
 const SOON: u32 = 24;
 const LONG_PAUSE: Duration = Duration::from_secs(30);
-/// Addresses of a name that are used: each may be called for 15 s before the next one.
-const MOST: usize = 8;
 
 /// Names of all interfaces that are looked up at once: a resolver that does not answer holds a thread for each.
 static LOOK_UPS: Semaphore = Semaphore::const_new(16);
@@ -107,13 +105,12 @@ impl Names {
         settings: &WireGuard,
         known: &Known,
     ) -> Option<Self> {
-        let was = |key: &PublicKey| before?.peers.values().find(|peer| peer.public_key == *key);
-        let mut pending = locked(not_called);
-        let sought: Vec<Sought> = { settings.peers.iter() }
-            .filter_map(|(name, peer)| Sought::new(name, peer, was(&peer.public_key), &pending))
-            .collect();
-        *pending = sought.iter().filter(|it| it.is_moved).map(|it| (it.key, it.host.clone())).collect();
-        drop(pending);
+        {
+            let mut pending = locked(not_called);
+            *pending = moved(settings, before, &pending);
+        }
+        let sought: Vec<Sought> =
+            settings.peers.iter().filter_map(|(name, peer)| Sought::new(name, peer)).collect();
         if sought.is_empty() {
             return None;
         }
@@ -125,6 +122,20 @@ impl Names {
     }
 }
 
+/// The peers whose place is another one than before, or that were not called at this one yet.
+fn moved(
+    settings: &WireGuard,
+    before: Option<&WireGuard>,
+    not_called: &[(PublicKey, Host)],
+) -> Vec<(PublicKey, Host)> {
+    let was = |key: &PublicKey| before?.peers.values().find(|peer| peer.public_key == *key);
+    let named = settings.peers.values().filter_map(|peer| Some((peer.public_key, peer.host.clone()?)));
+    let is_moved = |it: &(PublicKey, Host)| {
+        was(&it.0).is_some_and(|before| before.host.as_ref() != Some(&it.1)) || not_called.contains(it)
+    };
+    named.filter(is_moved).collect()
+}
+
 /// A peer that is found by name.
 struct Sought {
     name: String,
@@ -132,8 +143,6 @@ struct Sought {
     host: Host,
     /// Its other addresses.
     others: Vec<SocketAddr>,
-    /// Whether it had another place before, and the name was not found since.
-    is_moved: bool,
     /// Whether it is being looked up.
     is_asked: bool,
     /// Look-ups in a row.
@@ -143,16 +152,12 @@ struct Sought {
 }
 
 impl Sought {
-    fn new(name: &str, peer: &Peer, before: Option<&Peer>, not_called: &[(PublicKey, Host)]) -> Option<Self> {
-        let is_not_called =
-            |(key, host): &(PublicKey, Host)| *key == peer.public_key && Some(host) == peer.host.as_ref();
+    fn new(name: &str, peer: &Peer) -> Option<Self> {
         Some(Self {
             name: name.to_owned(),
             key: peer.public_key,
             host: peer.host.clone()?,
             others: peer.backups.clone(),
-            is_moved: before.is_some_and(|before| before.host != peer.host)
-                || not_called.iter().any(is_not_called),
             is_asked: false,
             count: 0,
             rests_until: Instant::now(),
@@ -168,26 +173,6 @@ impl Sought {
         self.count += 1;
         self.rests_until = now + if self.count < SOON { PAUSE } else { LONG_PAUSE };
     }
-}
-
-/// The addresses at which a peer can be called. Some resolvers give 0.0.0.0 for names that they block, and some give an address inside the
-/// tunnel while it is up: packets to that would be led into the tunnel that they carry.
-fn callable(found: Vec<IpAddr>, inside: &[IpNet]) -> io::Result<Vec<IpAddr>> {
-    let mut callable: Vec<IpAddr> = Vec::new();
-    let is_inside = |address: &IpAddr| inside.iter().any(|prefix| prefix.contains(address));
-    let why = if found.iter().any(is_inside) {
-        "it has an address inside the tunnel only"
-    } else {
-        "no address of it can be called"
-    };
-    for address in found {
-        let is_anybody = address.is_unspecified() || address.is_multicast();
-        if !is_anybody && !is_inside(&address) && !callable.contains(&address) {
-            callable.push(address);
-        }
-    }
-    callable.truncate(MOST);
-    if callable.is_empty() { Err(io::Error::other(why)) } else { Ok(callable) }
 }
 
 struct Follower {
@@ -232,8 +217,9 @@ impl Follower {
         waiting.sort_by_key(|&at| self.sought[at].rests_until);
         let lost = interface.lost(waiting.iter().map(|&at| self.sought[at].key).collect()).await;
         for (at, is_lost) in waiting.into_iter().zip(lost) {
+            let is_moved = self.is_moved(&self.sought[at].key);
             let sought = &mut self.sought[at];
-            if !is_lost && !sought.is_moved {
+            if !is_lost && !is_moved {
                 sought.count = 0;
                 continue;
             }
@@ -247,11 +233,15 @@ impl Follower {
         }
     }
 
+    fn is_moved(&self, key: &PublicKey) -> bool {
+        locked(&self.not_called).iter().any(|(moved, _)| moved == key)
+    }
+
     async fn answered(&mut self, interface: &Interface, at: usize, found: io::Result<Vec<IpAddr>>) {
         let sought = &mut self.sought[at];
         sought.rest(Instant::now());
         let (peer, host) = (format!("{} peer {}", interface.name(), sought.name), &sought.host.name);
-        let found = match found.and_then(|found| callable(found, &self.inside)) {
+        let found = match found.and_then(|found| resolver::callable(&found, &self.inside)) {
             Ok(found) => found,
             Err(error) => {
                 let said = error.to_string();
@@ -266,9 +256,8 @@ impl Follower {
             tracing::info!("{peer}: {host} is {}", all.join(", "));
         }
         let (addresses, others) = (self.known.addresses(&sought.host), sought.others.clone());
-        let is_moved = std::mem::take(&mut sought.is_moved);
-        let found = Some(Found { addresses, others, is_moved });
         let key = sought.key;
+        let found = Some(Found { addresses, others, is_moved: self.is_moved(&key) });
         let update = PeerUpdate { update_only: true, found, ..PeerUpdate::new(key) };
         // Nothing of it can be refused: it opens no socket.
         let _ = interface.update(Update { peers: vec![update], ..Update::default() }).await;
@@ -291,13 +280,19 @@ pub(super) fn cut_off(settings: &Settings, resolvers: &[IpAddr]) -> Vec<String> 
         };
         let resolver = resolvers.iter().find(|resolver| !resolver.is_loopback() && is_behind(resolver));
         let named = link.peers.iter().find(|(_, peer)| peer.host.is_some());
-        if let (Some(resolver), Some((peer, _))) = (resolver, named) {
+        if let (Some(resolver), Some((peer, settings))) = (resolver, named) {
+            let has_backup = !settings.backups.is_empty();
             let length = if resolver.is_ipv6() { 128 } else { 32 };
             let words = if resolver.is_ipv6() { "route6" } else { "route" };
+            let path = format!("interfaces wireguard {interface} peer {peer}");
+            let backup = if has_backup {
+                String::new()
+            } else {
+                format!("set {path} backup-address ADDRESS, where it is now; or ")
+            };
             warnings.push(format!(
-                "interfaces wireguard {interface} peer {peer}: its name cannot be looked up while the tunnel is down, unless the \
-                 resolver {resolver} is on a link of this machine\n  fix: set interfaces wireguard {interface} peer {peer} \
-                 backup-address ADDRESS, where it is now; or have all queries to that resolver leave outside the tunnel: \
+                "{path}: its name cannot be looked up while the tunnel is down, unless the resolver {resolver} is on a link of this \
+                 machine\n  fix: {backup}have all queries to that resolver leave outside the tunnel: \
                  set protocols static {words} {resolver}/{length} next-hop ROUTER"
             ));
         }
@@ -336,33 +331,25 @@ mod tests {
 
     #[test]
     fn only_another_name_or_port_moves_a_peer_that_answers() {
-        let of = |lines: &[&str]| {
-            sample::wireguard(&[&NAMED[..], lines].concat()).wireguard["wg0"].peers["b"].clone()
-        };
-        let sought = |lines: &[&str], before: Option<&Peer>, not_called: &[(PublicKey, Host)]| {
-            Sought::new("b", &of(lines), before, not_called).expect("named").is_moved
-        };
-        let is_moved = |lines: &[&str]| sought(lines, Some(&of(&[])), &[]);
+        let of = |lines: &[&str]| sample::wireguard(&[&NAMED[..], lines].concat()).wireguard["wg0"].clone();
+        let is_moved = |lines: &[&str]| !moved(&of(lines), Some(&of(&[])), &[]).is_empty();
         assert!(
             !is_moved(&["peer b persistent-keepalive 25"]) && !is_moved(&["peer b backup-address 192.0.2.9"])
         );
         assert!(is_moved(&["peer b port 6"]) && is_moved(&["peer b host-name c.example"]));
-        assert!(!sought(&[], None, &[]), "it has not been anywhere");
+        assert!(moved(&of(&[]), None, &[]).is_empty(), "it has not been anywhere");
         // A later commit may come before the new name is found.
         let renamed = of(&["peer b host-name c.example"]);
-        let not_called = [(renamed.public_key, renamed.host.clone().expect("named"))];
-        assert!(
-            sought(&["peer b host-name c.example"], Some(&renamed), &not_called),
-            "it has not been called there"
-        );
-        assert!(!sought(&["peer b host-name c.example"], Some(&renamed), &[]));
-        assert!(!sought(&[], Some(&of(&[])), &not_called), "it is back where it was");
+        let not_called = moved(&renamed, Some(&of(&[])), &[]);
+        assert_eq!(moved(&renamed, Some(&renamed), &not_called), not_called, "it has not been called there");
+        assert!(moved(&renamed, Some(&renamed), &[]).is_empty());
+        assert!(moved(&of(&[]), Some(&of(&[])), &not_called).is_empty(), "it is back where it was");
     }
 
     #[test]
     fn a_name_is_looked_up_often_at_first_and_then_less_often() {
         let settings = sample::wireguard(&NAMED);
-        let mut sought = Sought::new("b", &settings.wireguard["wg0"].peers["b"], None, &[]).expect("named");
+        let mut sought = Sought::new("b", &settings.wireguard["wg0"].peers["b"]).expect("named");
         let mut now = Instant::now();
         assert!(sought.is_waiting(now));
         sought.is_asked = true;
@@ -378,18 +365,6 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_nobody_has_or_that_are_inside_the_tunnel_are_not_called() {
-        let inside = ["10.2.0.0/24".parse().expect("literal")];
-        let found = callable(ips(&["0.0.0.0", "192.0.2.1", "10.2.0.1", "ff02::1", "192.0.2.1"]), &inside);
-        assert_eq!(found.expect("one is left"), ips(&["192.0.2.1"]));
-        assert!(callable(ips(&["::"]), &inside).expect_err("none").to_string().contains("can be called"));
-        let error = callable(ips(&["10.2.0.1"]), &inside).expect_err("none").to_string();
-        assert!(error.contains("inside the tunnel"), "{error}");
-        let many: Vec<IpAddr> = (1..=20).map(|number| IpAddr::from([192, 0, 2, number])).collect();
-        assert_eq!(callable(many, &inside).expect("some").len(), MOST);
-    }
-
-    #[test]
     fn a_resolver_behind_the_tunnel_is_said_with_the_line_that_gets_around_it() {
         let resolvers = ips(&["127.0.0.53", "192.0.2.53"]);
         let said = |lines: &[&str], more: &str| {
@@ -401,6 +376,10 @@ mod tests {
         let text = said(&all, "").join("\n");
         assert!(text.contains("wg0 peer b: its name cannot be looked up"), "{text}");
         assert!(text.ends_with("set protocols static route 192.0.2.53/32 next-hop ROUTER"), "{text}");
+        assert!(text.contains("fix: set interfaces wireguard wg0 peer b backup-address ADDRESS"), "{text}");
+        // With one, the peer is lost only if it moves.
+        let text = said(&[all[0], "peer b backup-address 192.0.2.9"], "").join("\n");
+        assert!(text.contains("fix: have all queries") && !text.contains("backup-address"), "{text}");
         let by = |prefix: &str| {
             said(&all, &format!("set protocols static route {prefix} next-hop 198.51.100.1\n"))
         };

@@ -134,7 +134,8 @@ impl Token {
         let (pin, rest) = body.split_first_chunk::<PIN>()?;
         let (secret, rest) = rest.split_first_chunk::<SECRET>()?;
         let (port, rest) = rest.split_first_chunk::<2>()?;
-        let (host_name, rest) = if is_named { read_name(rest)? } else { (None, rest) };
+        let (host_name, rest) =
+            if is_named { read_name(rest).map(|(name, rest)| (Some(name), rest))? } else { (None, rest) };
         let (count, mut rest) = rest.split_first()?;
         if !(usize::from(!is_named)..=MOST_ADDRESSES).contains(&usize::from(*count)) {
             return None;
@@ -160,11 +161,11 @@ impl Token {
     }
 }
 
-fn read_name(bytes: &[u8]) -> Option<(Option<String>, &[u8])> {
+fn read_name(bytes: &[u8]) -> Option<(String, &[u8])> {
     let (length, rest) = bytes.split_first()?;
     let (name, rest) = rest.split_at_checked(usize::from(*length))?;
     let name = std::str::from_utf8(name).ok().filter(|name| is_domain(name))?;
-    Some((Some(name.to_owned()), rest))
+    Some((name.to_owned(), rest))
 }
 
 fn read_address(bytes: &[u8]) -> Option<(IpAddr, &[u8])> {
