@@ -124,12 +124,12 @@ pub(crate) fn run(Arguments { token, interface, allow, json, api }: Arguments) -
     let edits = edits(&interface, &granted, &checked, server).ok_or(
         "the answer of head office cannot be used\n  fix: install the same version of Postern on both",
     )?;
-    branch.commit(&edits, &format!("joined as branch {}", token.branch))?;
+    let warned = branch.commit(&edits, &format!("joined as branch {}", token.branch))?;
     eprintln!("Joined as branch {}: {} in the tunnel.", token.branch, granted.address);
     let outcome = wait(&branch, &interface);
     forward(&mut branch, &granted.behind);
     let peer = &branch.settings.wireguard[&interface].peers[PEER];
-    let mut warnings = branch.warnings()?;
+    let mut warnings = branch.warnings(warned)?;
     warnings.extend(unknown_name);
     warnings.extend(has_a_name(&token, &granted, &interface));
     let joined = Joined {
@@ -225,7 +225,7 @@ fn forward(branch: &mut Gateway, behind: &[String]) {
     if has_devices && is_off && branch.settings.machine.forwards_v4.is_none() {
         let set = Zeroizing::new("set system ip forwarding".to_owned());
         match branch.commit(&[set], "devices behind this router") {
-            Ok(()) => eprintln!("The kernel forwards for {} from now on.", behind.join(", ")),
+            Ok(_) => eprintln!("The kernel forwards for {} from now on.", behind.join(", ")),
             Err(error) => eprintln!("The kernel does not forward: {error}"),
         }
     }

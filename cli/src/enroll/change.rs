@@ -85,7 +85,7 @@ pub(super) fn retire(head: &mut Gateway, name: &str, json: bool) -> Outcome {
 
 fn change(head: &mut Gateway, edits: impl IntoIterator<Item = String>, comment: &str) -> Outcome {
     let edits: Vec<_> = edits.into_iter().map(Zeroizing::new).collect();
-    head.commit(&edits, comment)
+    head.commit(&edits, comment).map(drop)
 }
 
 fn said(name: &str, state: &str, text: &str, json: bool) -> Outcome {

@@ -11,7 +11,7 @@ use config::settings::enrollment::{overlap, own_or_of_network, reserved};
 use crypto::random::System;
 use gateway::api::model::Advice;
 use gateway::https::model::Enrollment as Served;
-use gateway::resolver::addresses;
+use gateway::resolver::addresses_within;
 use https::enrollment::{Token, hash};
 use ipnet::IpNet;
 use serde::Serialize;
@@ -74,9 +74,9 @@ pub(super) fn create(head: &mut Gateway, wanted: &Create, json: bool) -> Outcome
     let expires = created + wanted.expires.as_secs();
     let times = created..expires;
     let mut tries = 0..TRIES;
-    loop {
+    let warned = loop {
         match head.put_in_force(&edits(name, &place, &hash, &times), &format!("token for branch {name}")) {
-            Ok(()) => break,
+            Ok(warned) => break warned,
             // Another branch may have got the address or a network meanwhile, and is named then.
             Err(Refusal::Wrong(errors)) => {
                 head.reread()?;
@@ -87,7 +87,7 @@ pub(super) fn create(head: &mut Gateway, wanted: &Create, json: bool) -> Outcome
             }
             Err(refusal) => return Err(refused(refusal)),
         }
-    }
+    };
     let created = Created {
         branch: name.clone(),
         address: place.address,
@@ -95,7 +95,7 @@ pub(super) fn create(head: &mut Gateway, wanted: &Create, json: bool) -> Outcome
         command: format!("postern join {}", *text),
         token: text.to_string(),
         expires: output::timestamp(expires),
-        warnings: head.warnings()?.into_iter().chain(unknown).collect(),
+        warnings: head.warnings(warned)?.into_iter().chain(unknown).collect(),
     };
     let warnings = if json { Vec::new() } else { created.warnings.clone() };
     // It counts now, even if it cannot be saved.
@@ -106,15 +106,7 @@ pub(super) fn create(head: &mut Gateway, wanted: &Create, json: bool) -> Outcome
 
 /// A warning if the name of head office cannot be looked up here: it may be mistyped, and nobody at the branch can see that.
 fn unknown_name(name: &str) -> Option<Advice> {
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let asked = name.to_owned();
-    // A resolver that does not answer is not waited for: the thread ends with this process.
-    std::thread::spawn(move || sender.send(addresses(&asked)));
-    let why = match receiver.recv_timeout(LOOK_UP) {
-        Ok(Ok(_)) => return None,
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => "no resolver answers".to_owned(),
-    };
+    let why = addresses_within(name, LOOK_UP).err()?;
     Some(Advice {
         what: format!("host-name {name} cannot be looked up here: {why}"),
         fix: "see that the name is right, and has the address of head office; a mistyped one: set service enrollment host-name NAME, and \

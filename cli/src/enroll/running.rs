@@ -10,6 +10,7 @@ use config::settings::Enrollment;
 use config::settings::enrollment::Branch;
 use gateway::api::model::{Advice, Commit, CommitErrors, InForce, Saved, SecretText, Status, Via};
 use gateway::api::saving::{self, NotSaved, Saving};
+use gateway::daemon::candidate::split;
 use ipnet::IpNet;
 use serde::de::DeserializeOwned;
 use std::fmt::Write as _;
@@ -26,8 +27,6 @@ pub(crate) struct Gateway {
     router: Socket,
     in_force: InForce,
     pub(crate) settings: Settings,
-    /// What commits have warned of.
-    warned: Vec<Advice>,
 }
 
 impl Gateway {
@@ -37,7 +36,7 @@ impl Gateway {
         let router = Socket::new(Some(path.clone()));
         let in_force = router.in_force()?;
         let settings = settings(&in_force)?;
-        Ok(Self { path, router, in_force, settings, warned: Vec::new() })
+        Ok(Self { path, router, in_force, settings })
     }
 
     /// An answer of its API.
@@ -45,12 +44,12 @@ impl Gateway {
         client::ask_running(&self.path, question)
     }
 
-    /// What the machine lacks for what is configured, such as forwarding in the kernel, and what commits have warned of.
-    pub(crate) fn warnings(&self) -> Result<Vec<Advice>, Failure> {
+    /// What the machine lacks for what is configured, such as forwarding in the kernel, and what a commit has warned of.
+    pub(crate) fn warnings(&self, of_commit: Vec<Advice>) -> Result<Vec<Advice>, Failure> {
         let mut warnings = self.ask::<Status>("/v1/status")?.warnings;
-        for warned in &self.warned {
-            if !warnings.contains(warned) {
-                warnings.push(warned.clone());
+        for warned in of_commit {
+            if !warnings.contains(&warned) {
+                warnings.push(warned);
             }
         }
         Ok(warnings)
@@ -111,10 +110,15 @@ impl Gateway {
         Ok(taken)
     }
 
-    /// Puts edits in force, and saves the configuration.
-    pub(crate) fn commit(&mut self, edits: &[Zeroizing<String>], comment: &str) -> Outcome {
-        self.put_in_force(edits, comment).map_err(refused)?;
-        self.save()
+    /// Puts edits in force, and saves the configuration; what is warned of.
+    pub(crate) fn commit(
+        &mut self,
+        edits: &[Zeroizing<String>],
+        comment: &str,
+    ) -> Result<Vec<Advice>, Failure> {
+        let warned = self.put_in_force(edits, comment).map_err(refused)?;
+        self.save()?;
+        Ok(warned)
     }
 
     /// Saves what is in force, until nothing is left to save: others change it and write the file too.
@@ -148,8 +152,12 @@ impl Gateway {
         }
     }
 
-    /// Puts edits in force.
-    pub(super) fn put_in_force(&mut self, edits: &[Zeroizing<String>], comment: &str) -> Result<(), Refusal> {
+    /// Puts edits in force; what is warned of.
+    pub(super) fn put_in_force(
+        &mut self,
+        edits: &[Zeroizing<String>],
+        comment: &str,
+    ) -> Result<Vec<Advice>, Refusal> {
         if self.in_force.confirm.is_some() {
             let why = "the last commit is not confirmed, and would be undone together with this one\n  \
                        fix: postern configure -c confirm, or wait until it is undone";
@@ -164,8 +172,8 @@ impl Gateway {
             ..Commit::default()
         };
         let committed = self.router.commit(&commit)?;
-        self.warned.extend(committed.warnings.iter().map(|text| advice(text)));
-        Ok(self.reread()?)
+        self.reread()?;
+        Ok(committed.warnings.iter().map(|text| advice(text)).collect())
     }
 
     /// Asks again what is in force: others change it too.
@@ -185,8 +193,8 @@ pub(crate) fn warn(warnings: &[Advice]) {
 
 /// A warning of a commit, in its two parts.
 fn advice(text: &str) -> Advice {
-    let (what, fix) = text.split_once("\n  fix: ").unwrap_or((text, ""));
-    Advice { what: what.to_owned(), fix: fix.to_owned() }
+    let (what, fix) = split(text);
+    Advice { what, fix: fix.unwrap_or_default() }
 }
 
 fn settings(in_force: &InForce) -> Result<Settings, Failure> {

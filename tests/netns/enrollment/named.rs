@@ -3,7 +3,7 @@
 use super::Offices;
 use crate::names::{Etc, hosts_file_of};
 use crate::support::PATIENCE;
-use lab::wait_until;
+use lab::{Lab, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::time::Duration;
@@ -15,7 +15,13 @@ const NOTICED: Duration = Duration::from_secs(60);
 fn named(more: &[&str]) -> Option<(Offices, Etc)> {
     let mut etc = None;
     let reached = [&["host-name head.invalid"], more].concat();
-    let offices = Offices::beside(&[], |lab| etc = Some(hosts_file_of(lab, "b")), &reached)?;
+    let prepare = |lab: &Lab| {
+        let files = hosts_file_of(lab, "b");
+        // It is not asked, and it is behind a tunnel for everything.
+        files.write("resolv.conf", "nameserver 198.51.100.53\n");
+        etc = Some(files);
+    };
+    let offices = Offices::beside(&[], prepare, &reached)?;
     Some((offices, etc?))
 }
 
@@ -90,4 +96,20 @@ fn a_branch_joins_although_the_first_address_of_the_name_is_dead() {
     assert!(offices.devices_meet(), "{}", offices.branch.logged());
     assert_eq!(offices.branch.peer("head-office")["endpoint"], "192.168.77.1:51820");
     assert!(Offices::saved(&offices.branch).contains("head-office backup-address 192.168.77.1\n"));
+}
+
+#[test]
+fn a_branch_that_sends_everything_through_the_tunnel_hears_that_its_resolver_is_behind_it() {
+    let Some((offices, etc)) = named(&["network 0.0.0.0/0"]) else { return };
+    is_at(&etc, "192.168.77.1");
+    let token = offices.token(&[]);
+    let join = ["join", "--json", "--allow", "0.0.0.0/0", &token];
+    let output = offices.run(&offices.branch, "b", &join);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{}", offices.branch.logged());
+    let joined: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let warnings = joined["warnings"].to_string();
+    assert!(warnings.contains("its name cannot be looked up while the tunnel is down"), "{warnings}");
+    assert!(warnings.contains("route 198.51.100.53/32 next-hop"), "{warnings}");
+    assert!(!warnings.contains("has no peer"), "that was so before it had joined: {warnings}");
 }
