@@ -244,41 +244,53 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// Sends UDP packets that no policy allows, as long as others are changed; how many arrived, and how many were sent.
-fn forbidden(site: &mut Site, mut change: impl FnMut(&mut Site)) -> (u64, u64) {
-    let (stop, arrived, sent) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
-    let socket = |name: &str, at: &str| {
-        let socket = site.lab.enter(name, || UdpSocket::bind(at)).expect("a namespace").expect("free");
-        socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
-        socket
-    };
-    let (receiver, sender) = (socket("device", "10.2.0.9:7777"), socket("provider", "192.0.2.9:0"));
-    std::thread::scope(|scope| {
-        // Also if an assertion of `change` fails.
-        let _stops = Stops(&stop);
-        scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
-                arrived.fetch_add(u64::from(receiver.recv(&mut [0; 64]).is_ok()), Ordering::Relaxed);
-            }
+/// UDP packets from the provider to the device, which no policy allows. The sockets are made once: a program that another
+/// test starts holds a copy of each until its `exec`, so that an address is not always free again at once.
+struct Forbidden {
+    sender: UdpSocket,
+    receiver: UdpSocket,
+}
+
+impl Forbidden {
+    fn new(site: &Site) -> Self {
+        let socket = |name: &str, at: &str| {
+            site.lab.enter(name, || UdpSocket::bind(at)).expect("a namespace").expect("free")
+        };
+        let receiver = socket("device", "10.2.0.9:7777");
+        receiver.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
+        Self { sender: socket("provider", "192.0.2.9:0"), receiver }
+    }
+
+    /// Sends as long as others are changed; how many arrived, and how many were sent.
+    fn during(&self, site: &mut Site, mut change: impl FnMut(&mut Site)) -> (u64, u64) {
+        let (stop, arrived, sent) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            // Also if an assertion of `change` fails.
+            let _stops = Stops(&stop);
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let received = self.receiver.recv(&mut [0; 64]).is_ok();
+                    arrived.fetch_add(u64::from(received), Ordering::Relaxed);
+                }
+            });
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let was_sent = self.sender.send_to(b"forbidden", "10.2.0.9:7777").is_ok();
+                    sent.fetch_add(u64::from(was_sent), Ordering::Relaxed);
+                    std::thread::sleep(Duration::from_micros(20));
+                }
+            });
+            change(site);
         });
-        scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
-                sent.fetch_add(
-                    u64::from(sender.send_to(b"forbidden", "10.2.0.9:7777").is_ok()),
-                    Ordering::Relaxed,
-                );
-                std::thread::sleep(Duration::from_micros(20));
-            }
-        });
-        change(site);
-    });
-    (arrived.load(Ordering::Relaxed), sent.load(Ordering::Relaxed))
+        (arrived.load(Ordering::Relaxed), sent.load(Ordering::Relaxed))
+    }
 }
 
 #[test]
 fn nothing_that_is_forbidden_passes_while_policies_are_replaced() {
     let Some(mut site) = start(&[FORWARDING, STATES, ZONES].concat()) else { return };
     wait_until(PATIENCE, || pings(&site.lab, "device", PROVIDER)).expect("out");
+    let forbidden = Forbidden::new(&site);
     // Names change, interfaces change their zones, rules come and go: the packets are in none of these policies.
     let others = [
         ZONES.replace("WAN", "NET"),
@@ -289,7 +301,7 @@ fn nothing_that_is_forbidden_passes_while_policies_are_replaced() {
         format!("{ZONES}set firewall zone GUEST member interface guest0\n"),
         ZONES.to_owned(),
     ];
-    let (arrived, sent) = forbidden(&mut site, |site| {
+    let (arrived, sent) = forbidden.during(&mut site, |site| {
         for other in others.iter().cycle().take(20) {
             let (done, said) = site.reload(&[FORWARDING, STATES, other].concat());
             assert!(done, "{said}");
@@ -303,7 +315,7 @@ fn nothing_that_is_forbidden_passes_while_policies_are_replaced() {
     assert_eq!(arrived, 0, "of {sent}: {}", table(&site));
     assert!(pings(&site.lab, "device", PROVIDER), "{}", table(&site));
     // The same packets arrive without a policy: the test would see them.
-    let (arrived, sent) = forbidden(&mut site, |site| {
+    let (arrived, sent) = forbidden.during(&mut site, |site| {
         let (done, said) = site.reload(FORWARDING);
         assert!(done, "{said}");
         std::thread::sleep(Duration::from_millis(300));
@@ -316,7 +328,8 @@ fn an_interface_that_leaves_its_zone_as_it_is_set_down_passes_nothing_on_the_way
     let up = "set interfaces ethernet wan0 address 192.0.2.1/24\n";
     let Some(mut site) = start(&[FORWARDING, STATES, up, ZONES].concat()) else { return };
     wait_until(PATIENCE, || pings(&site.lab, "device", PROVIDER)).expect("out");
-    let (arrived, sent) = forbidden(&mut site, |site| {
+    let forbidden = Forbidden::new(&site);
+    let (arrived, sent) = forbidden.during(&mut site, |site| {
         for _ in 0..5 {
             // Without zones nothing is forbidden, and there is no way in.
             let down = [FORWARDING, "set interfaces ethernet wan0 disable\n"].concat();
@@ -329,7 +342,7 @@ fn an_interface_that_leaves_its_zone_as_it_is_set_down_passes_nothing_on_the_way
     });
     assert!(sent > 1000 && arrived == 0, "{arrived} of {sent}");
     // The same packets arrive without a policy: the test would see them.
-    let (arrived, sent) = forbidden(&mut site, |site| {
+    let (arrived, sent) = forbidden.during(&mut site, |site| {
         let (done, said) = site.reload(&[FORWARDING, up].concat());
         assert!(done, "{said}");
         std::thread::sleep(Duration::from_millis(300));
