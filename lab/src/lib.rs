@@ -10,6 +10,7 @@ pub mod ipsec;
 pub mod openvpn;
 pub mod postern;
 pub mod strongswan;
+pub mod taken;
 pub mod traffic;
 pub mod wireguard;
 

@@ -397,7 +397,7 @@ fn what_is_to_be_protected_can_be_closed_before_the_gateway_starts() {
 #[test]
 fn a_failed_start_leaves_closed_what_it_was_to_protect() {
     let Some(mut lab) = lab() else { return };
-    let taken = lab.enter("a", || UdpSocket::bind("0.0.0.0:500")).expect("entered").expect("free");
+    let taken = lab.take("a", "0.0.0.0:500").expect("free");
     let mut a = Gateway::new(&lab, "a");
     a.write(&everything());
     let output = a.0.command(&lab).output().expect("it runs");

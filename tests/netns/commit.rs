@@ -14,6 +14,7 @@ use gateway::host::Host;
 use gateway::https::Process;
 use gateway::machine::{Client, Connection};
 use gateway::service::Policy;
+use lab::taken::release;
 use lab::{Lab, wait_until};
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
@@ -234,7 +235,7 @@ fn a_commit_of_which_a_step_is_refused_leaves_everything_as_it_was() {
     let Some(sites) = Sites::new() else { return };
     sites.with_daemon(|runtime, daemon| {
         let after = sites.after();
-        let taken = UdpSocket::bind("0.0.0.0:51971").expect("it is free");
+        let taken = sites.lab.take("a", "0.0.0.0:51971").expect("free");
         refused(&sites, runtime, daemon, &after, "interfaces wireguard wg1", "UDP port 51971 is in use");
         drop(taken);
         // The last thing that is prepared: all else was already. The new interface has the port of one that goes for it.
@@ -243,7 +244,7 @@ fn a_commit_of_which_a_step_is_refused_leaves_everything_as_it_was() {
         refused(&sites, runtime, daemon, &moved, "vpn ipsec", "of another program");
         sites.lab.ip("a", "route delete 10.30.0.0/16 dev outside table 220").expect("it is there");
         // The whole of IPsec is to go, and WireGuard is refused.
-        let taken = UdpSocket::bind("0.0.0.0:51971").expect("it is free");
+        let taken = sites.lab.take("a", "0.0.0.0:51971").expect("free");
         let no_ipsec = without(&after, "vpn ipsec");
         refused(&sites, runtime, daemon, &no_ipsec, "interfaces wireguard wg1", "UDP port 51971 is in use");
         drop(taken);
@@ -324,7 +325,7 @@ fn a_port_of_another_program_is_found_before_a_packet_is_lost() {
     sites.lab.ip("b", "address add 10.50.0.1/32 dev lo").expect("an address");
     sites.with_daemon(|runtime, daemon| {
         wait_until(PATIENCE, || answers(&sites.lab, "a", "10.50.0.1")).expect("it carries");
-        let _taken = UdpSocket::bind("0.0.0.0:51999").expect("it is free");
+        let _taken = sites.lab.take("a", "0.0.0.0:51999").expect("free");
         let refused_port = sites.extra("wg2", 72).replace("port 51972", "port 51999");
         // A prefix is to go to another interface, and this one to another port.
         let prefix = "set interfaces wireguard wg0 peer other allowed-ips 10.50.0.0/16\n";
@@ -382,7 +383,8 @@ fn what_cannot_go_back_keeps_nothing_else_back_and_is_tried_again() {
         assert_eq!(places, [(place("wg0"), true), (place("wg2"), false)], "{refused:?}");
         assert_eq!(sites.kernel(), before, "only the port is another");
         runtime.block_on(daemon.maintain());
-        drop((other, taken));
+        release(other);
+        release(taken.into());
         runtime.block_on(daemon.maintain());
         assert!(UdpSocket::bind("0.0.0.0:51820").is_err(), "it has its port again");
         wait_until(PATIENCE, || sites.carry()).expect("it carries");

@@ -236,8 +236,7 @@ fn a_wrong_file_is_refused_and_the_old_one_stays_in_force() {
 #[test]
 fn a_port_that_is_taken_stops_the_start() {
     let Some(mut lab) = sites() else { return };
-    let taken =
-        lab.enter("a", || std::net::UdpSocket::bind("0.0.0.0:51820")).expect("entered").expect("free");
+    let taken = lab.take("a", "0.0.0.0:51820").expect("free");
     let mut site = Site::new(&lab, "a", &key_pair().0);
     site.write(&lines(0, &key_pair().1, &[]));
     let output = site.command(&lab).output().expect("it runs");

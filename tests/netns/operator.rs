@@ -82,8 +82,7 @@ fn a_reload_says_what_became_of_it() {
         "{said}"
     );
     // What is refused in part, by another program's port.
-    let taken =
-        lab.enter("a", || std::net::UdpSocket::bind("0.0.0.0:51999")).expect("entered").expect("free");
+    let taken = lab.take("a", "0.0.0.0:51999").expect("free");
     a.write(&lines(0, &publics[1], &["port 51999"]));
     let (code, said) = ask(&a, &["reload", "--json"]);
     let json: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
@@ -305,7 +304,7 @@ fn wg_sees_what_the_gateway_serves_and_changes_nothing() {
 fn what_serves_ike_already_is_named() {
     let Some(lab) = sites() else { return };
     let site = Site::new(&lab, "a", "");
-    let taken = lab.enter("a", || std::net::UdpSocket::bind("0.0.0.0:500")).expect("entered").expect("free");
+    let taken = lab.take("a", "0.0.0.0:500").expect("free");
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/ipsec-site-a.conf"));
     std::fs::write(&site.file, text.expect("it is there")).expect("a file");
     let said = refused(&lab, &site, &[]);

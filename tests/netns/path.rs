@@ -273,7 +273,7 @@ fn a_target_that_goes_ends_and_a_port_in_use_refuses_a_commit() {
         path["remedy"].as_str().is_some_and(|it| it.contains("reflector listen-address 10.66.0.2")),
         "{path:#}"
     );
-    let taken = lab.enter("a", || UdpSocket::bind("10.66.0.1:862")).expect("entered").expect("free again");
+    let taken = lab.take("a", "10.66.0.1:862").expect("free");
     write(&a, &wireguard[0], &reflector);
     let said = a.reload();
     assert!(

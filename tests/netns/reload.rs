@@ -3,6 +3,7 @@
 use crate::daemon::{Site, key_pair, lines, started};
 use crate::ipsec::{Gateway, configuration};
 use crate::support::{PATIENCE, answers, ask, occurrences, sites};
+use lab::taken::release;
 use lab::{Lab, wait_until};
 use rustix::process::Signal;
 use std::io::{Read, Write};
@@ -73,7 +74,7 @@ fn a_refused_change_leaves_everything_as_it_was_and_is_tried_again() {
         (&before["latest_handshake"], &before["allowed_ips"]),
         "the session was kept"
     );
-    drop(taken);
+    lab.enter("a", || release(taken.into())).expect("entered");
     let said = a.reload();
     assert!(said.contains("+ interfaces wireguard wg0 mtu 1300") && said.contains("is in force"), "{said}");
     let addresses = lab.ip("a", "address show wg0").expect("it is there");

@@ -170,7 +170,7 @@ fn all_that_is_wrong_is_told_and_nothing_is_changed() {
         |name: &str| errors.iter().any(|it| it["path"].as_str().is_some_and(|path| path.contains(name)));
     assert!(status == 422 && path("wg1") && path("wg2"), "{answer}");
     // The kernel refuses the last step.
-    let _taken = router.lab.enter("a", || std::net::UdpSocket::bind("0.0.0.0:51999")).expect("entered");
+    let _taken = router.lab.take("a", "0.0.0.0:51999").expect("free");
     let (status, answer) = router.commit(&[&mtu(1300), "set interfaces wireguard wg0 port 51999"]);
     let error = &answer["errors"][0];
     assert!(error["why"].as_str().is_some_and(|why| why.starts_with("UDP port 51999 is in use")), "{answer}");

@@ -153,8 +153,7 @@ fn a_port_that_is_taken_is_refused_and_the_old_one_kept() {
     let port = || gateway.value("listen_port").expect("it answers");
     let bound = || lab.run("a", "ss", &["-ulnH", "sport = :12912"]).is_ok_and(|text| !text.trim().is_empty());
     wait_until(PATIENCE, bound).expect("the interface is up, so the port is bound");
-    let taken =
-        lab.enter("a", || std::net::UdpSocket::bind("0.0.0.0:12913")).expect("entered").expect("free");
+    let taken = lab.take("a", "0.0.0.0:12913").expect("free");
     assert_eq!(
         converse(&gateway.interface, "set=1\nlisten_port=12913\n\n").expect("it answers"),
         "errno=-98\n"

@@ -3,9 +3,9 @@
 use super::{PATIENCE, V6, WORLD, WORLD_6, ends, lab, leaks, open, reaches, running, traces, tunnel};
 use crate::daemon::key_pair;
 use crate::ipsec::{GROUPS, Gateway};
+use lab::taken::Taken;
 use lab::{Lab, wait_until};
 use rustix::process::Signal;
-use std::net::UdpSocket;
 
 /// WireGuard on the first site, to a peer that never answers.
 fn wireguard(allowed: &[&str], more: &str) -> String {
@@ -95,8 +95,8 @@ fn a_wireguard_tunnel_for_everything_stays_closed() {
 }
 
 /// The first site with these tunnels, and with an interface for 10.20.0.0/16 that is refused: another program has its port.
-fn with_refused(lab: &mut Lab, others: &str) -> (Gateway, UdpSocket) {
-    let taken = lab.enter("a", || UdpSocket::bind("0.0.0.0:51999")).expect("entered").expect("free");
+fn with_refused(lab: &mut Lab, others: &str) -> (Gateway, Taken) {
+    let taken = lab.take("a", "0.0.0.0:51999").expect("free");
     let wrong = wireguard(&["10.20.0.0/16"], "set interfaces wireguard wg0 port 51999\n");
     let a = running(lab, &(others.to_owned() + &wrong));
     assert!(!leaks(lab, "0.0.0.0", "10.20.0.8"), "what it is to protect is closed");
@@ -172,7 +172,7 @@ fn a_prefix_that_moves_to_an_interface_that_is_refused_stays_closed() {
         wait_until(PATIENCE, way).expect("it is routed");
     };
     inside("wg0");
-    let taken = lab.enter("a", || UdpSocket::bind("0.0.0.0:51999")).expect("entered").expect("free");
+    let taken = lab.take("a", "0.0.0.0:51999").expect("free");
     a.write(&(without.clone() + &second(51_999, "10.20.0.0/16")));
     let said = a.0.reload();
     assert!(said.contains("is not in force for interfaces wireguard wg1,"), "{said}");

@@ -10,7 +10,6 @@ use gateway::ipsec::service::IpsecService;
 use gateway::service::{Context, Phase, Policy, Refusal, Refused, Service, Step};
 use gateway::wireguard::service::WireGuardService;
 use lab::wait_until;
-use std::net::UdpSocket;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -134,7 +133,7 @@ fn what_was_removed_and_cannot_come_back_is_tried_again() {
         let (mut services, _served) = Services::start(&sites, runtime);
         let before = sites.kernel();
         let steps = runtime.block_on(services.carry_out("set system allow-empty\n"));
-        let taken = [51972, 4500].map(|port| UdpSocket::bind(("0.0.0.0", port)).expect("it is free"));
+        let taken = [51972, 4500].map(|port| sites.lab.take("a", &format!("0.0.0.0:{port}")).expect("free"));
         let refused = runtime.block_on(services.undo(steps));
         let gone = ["interfaces wireguard wg2", "vpn ipsec"];
         assert_eq!(refused.keys().map(ToString::to_string).collect::<Vec<_>>(), gone, "{refused:?}");

@@ -7,7 +7,6 @@ use crate::support::PATIENCE;
 use lab::wait_until;
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use std::net::UdpSocket;
 
 impl Router {
     /// A commit that must be confirmed within a minute.
@@ -53,7 +52,7 @@ fn what_cannot_go_back_is_tried_again_and_shown() {
     stop(&mut router, Signal::KILL);
     let_time_pass(&router, 2);
     // Before it starts: it may go back at once.
-    let taken = router.lab.enter("a", || UdpSocket::bind("0.0.0.0:51820")).expect("entered").expect("free");
+    let taken = router.lab.take("a", "0.0.0.0:51820").expect("free");
     router.start();
     let fails = |router: &Router| router.waits()["failed"].as_str().is_some_and(|why| why.contains("51820"));
     wait_until(PATIENCE, || fails(&router)).unwrap_or_else(|error| panic!("{error}: {}", router.waits()));
@@ -87,7 +86,7 @@ fn what_could_not_go_back_does_once_it_can() {
     stop(&mut router, Signal::KILL);
     let_time_pass(&router, 2);
     // Before it starts: it may go back at once.
-    let taken = router.lab.enter("a", || UdpSocket::bind("0.0.0.0:51820")).expect("entered").expect("free");
+    let taken = router.lab.take("a", "0.0.0.0:51820").expect("free");
     router.start();
     wait_until(PATIENCE, || router.waits()["failed"].is_string()).expect("it fails");
     drop(taken);
@@ -97,7 +96,7 @@ fn what_could_not_go_back_does_once_it_can() {
     router.tries(&["set interfaces wireguard wg0 port 51999"]);
     stop(&mut router, Signal::KILL);
     let_time_pass_of(&router, 2);
-    let _taken = router.lab.enter("a", || UdpSocket::bind("0.0.0.0:51820")).expect("entered").expect("free");
+    let _taken = router.lab.take("a", "0.0.0.0:51820").expect("free");
     router.start();
     wait_until(PATIENCE, || router.waits()["failed"].is_string()).expect("it fails");
     router.commits(&["set interfaces wireguard wg0 port 51998"]);
