@@ -3,6 +3,7 @@
 CARGO ?= cargo
 # FEATURES=dpdk: make build and make install also make libpostern_dpdk.so, which needs DPDK's headers.
 FEATURES ?=
+# FEATURES=openvpn: make dist TARGET=armv7-small-musl makes a program with this cargo feature, which that target leaves out.
 # TARGET=aarch64: make dist builds for another processor.
 TARGET ?=
 # PGO=target/profile/postern.profdata: make dist builds by the profile that make profile has made.
@@ -76,16 +77,16 @@ endif
 	target/release/postern generate manual $(DESTDIR)/usr/local/share
 
 dist:
-	TARGET=$(TARGET) PGO=$(PGO) CARGO=$(CARGO) scripts/dist.sh make
+	TARGET=$(TARGET) PGO=$(PGO) FEATURES="$(FEATURES)" CARGO=$(CARGO) scripts/dist.sh make
 
 profile:
 	CARGO=$(CARGO) scripts/profile.sh
 
 image:
-	TARGET=$(TARGET) PGO=$(PGO) CARGO=$(CARGO) scripts/dist.sh image
+	TARGET=$(TARGET) PGO=$(PGO) FEATURES="$(FEATURES)" CARGO=$(CARGO) scripts/dist.sh image
 
 dist-check:
-	TARGET=$(TARGET) PGO=$(PGO) CARGO=$(CARGO) scripts/dist.sh check
+	TARGET=$(TARGET) PGO=$(PGO) FEATURES="$(FEATURES)" CARGO=$(CARGO) scripts/dist.sh check
 
 clean:
 	$(CARGO) clean

@@ -2,7 +2,8 @@
 # Builds the program for another processor, in a Debian of its own below .peers/cross (root; 3 minutes and 5 GB, once).
 #   scripts/cross.sh list                  the targets
 #   scripts/cross.sh triple TARGET         what compilers call it
-#   scripts/cross.sh build TARGET          build it: .peers/cross/target/TARGET/postern, stripped
+#   scripts/cross.sh build TARGET          build it: .peers/cross/target/TARGET/postern, stripped; FEATURES=openvpn: with this cargo feature,
+#                                          where the target is without
 #   scripts/cross.sh run TARGET WORDS...   run it in an emulated processor
 #   scripts/cross.sh count TARGET WORDS... run it in an emulated machine whose nanoseconds are instructions, for `bench`
 #   scripts/cross.sh test TARGET WORDS...  run the tests of protocols, ciphers and packets in an emulated processor
@@ -179,7 +180,8 @@ build() {
   mount_all
   make_start
   say "cargo-zigbuild, $target: 10 minutes on two cores"
-  zigbuild rustc --profile "$profile" --locked --package postern --bin postern --target "$triple$version" "${options[@]}" ${CARGO_OPTIONS:-} -- "${link[@]}"
+  zigbuild rustc --profile "$profile" --locked --package postern --bin postern --target "$triple$version" "${options[@]}" \
+    ${FEATURES:+--features "$FEATURES"} ${CARGO_OPTIONS:-} -- "${link[@]}"
   from="/target/cargo/$target/$triple/$profile/postern"
   inside mkdir -p "/target/$place"
   inside "$binutils-strip" --strip-unneeded -o "/target/$place/postern" "$from"

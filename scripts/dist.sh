@@ -7,6 +7,7 @@
 #   scripts/dist.sh build     builds the program only, in FOLDER instead of target/packages
 #   scripts/dist.sh check     lintian; the same bytes from another folder; install, upgrade, remove, purge; containers (root)
 #   TARGET=aarch64 scripts/dist.sh   the same for another processor or C library: `scripts/cross.sh list` (root)
+#   FEATURES=openvpn TARGET=armv7-small-musl scripts/dist.sh   with a cargo feature that the target leaves out
 #   PGO=target/profile/postern.profdata scripts/dist.sh   the same for this machine, by a profile of scripts/profile.sh
 # One commit gives the same bytes: times are those of the commit, and paths of this machine are not in the program.
 set -euo pipefail
@@ -32,6 +33,9 @@ as_root=()
 
 say() { printf '\033[1m[dist]\033[0m %s\n' "$*"; }
 fail() { printf '%s\n' "$@" >&2; exit 1; }
+case ${FEATURES:-} in
+  *dpdk*) fail "the packages have no library for DPDK, and FEATURES=$FEATURES is set" "  fix: make install FEATURES=dpdk" ;;
+esac
 if [ -n "${PGO:-}" ]; then
   # A second build is made in another folder.
   [ -z "$TARGET" ] || fail "a profile is for the processor of this machine, and TARGET=$TARGET is set" "  fix: leave out PGO or TARGET"
@@ -65,7 +69,8 @@ build() {
   # a digest of a folder in their names.
   CARGO_TARGET_DIR=$folder CFLAGS="-ffile-prefix-map=$PWD=/postern -ffile-prefix-map=$crates=/cargo ${CFLAGS:-}" \
     RUSTFLAGS="--remap-path-prefix=$PWD=/postern --remap-path-prefix=$crates=/cargo $by_profile ${RUSTFLAGS:-}" \
-    "${CARGO:-cargo}" rustc --package postern --bin postern --release --locked ${CARGO_OPTIONS:-} -- -Clink-arg=-Wl,--build-id=none
+    "${CARGO:-cargo}" rustc --package postern --bin postern --release --locked ${FEATURES:+--features "$FEATURES"} \
+    ${CARGO_OPTIONS:-} -- -Clink-arg=-Wl,--build-id=none
 }
 
 # nfpm makes all formats of packages from one file.
@@ -219,7 +224,9 @@ make_sbom() {
   command -v jq > /dev/null || install_packages jq
   if [ -n "$TARGET" ]; then triple=$(scripts/cross.sh triple "$TARGET"); else triple=$(rustc -vV | sed -n 's/^host: //p'); fi
   # What is left out is not in the list.
-  case $TARGET in *-small-*) export SBOM_OPTIONS=--no-default-features ;; esac
+  SBOM_OPTIONS=${FEATURES:+--features=${FEATURES// /,}}
+  case $TARGET in *-small-*) SBOM_OPTIONS+=" --no-default-features" ;; esac
+  export SBOM_OPTIONS
   scripts/sbom.sh make target/stage/usr/bin/postern "$triple" "$dist/postern-$version-${TARGET:-$(architecture)}.cdx.json"
 }
 

@@ -1,9 +1,11 @@
-//! The process that sets name servers for clients of OpenVPN, which have no right to it.
+//! The process that sets name servers for clients of OpenVPN and of DHCP, which have no right to it.
 
 use crate::{Failure, Outcome, child, log};
 use clap::Args;
+#[cfg(feature = "openvpn")]
 use gateway::dns::NameServers;
 use gateway::dns::helper::{Helper, is_tunnel};
+#[cfg(feature = "openvpn")]
 use gateway::openvpn::settings::{Role, Settings};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -16,6 +18,7 @@ pub(crate) struct Arguments {
     root: PathBuf,
 }
 
+#[cfg(feature = "openvpn")]
 /// Starts the process for a client; must be called before rights are given up. It ends when the socket is closed.
 pub(crate) fn start(settings: &Settings) -> Result<Option<UnixStream>, Failure> {
     let Role::Client(client) = &settings.role else { return Ok(None) };
@@ -33,6 +36,7 @@ pub(crate) fn of_daemon(root: &Path) -> Result<UnixStream, Failure> {
     child::start(&mut command, "sets name servers")
 }
 
+#[cfg(feature = "openvpn")]
 /// Hands the process to a client.
 pub(crate) fn give(settings: &mut Settings, name_servers: Option<&NameServers>) {
     if let Role::Client(client) = &mut settings.role {

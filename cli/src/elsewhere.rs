@@ -29,6 +29,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("bench", WITHOUT_BENCH),
     #[cfg(not(feature = "bench"))]
     ("demo", WITHOUT_BENCH),
+    #[cfg(not(feature = "openvpn"))]
+    ("openvpn", WITHOUT_OPENVPN),
     #[cfg(not(feature = "secgw"))]
     ("secgw", WITHOUT_SECGW),
 ];
@@ -36,6 +38,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
 #[cfg(not(feature = "bench"))]
 const WITHOUT_BENCH: &str =
     "use a program that was built with the cargo feature `bench`: this one is for routers with little flash";
+#[cfg(not(feature = "openvpn"))]
+const WITHOUT_OPENVPN: &str = "use a program that was built with the cargo feature `openvpn`: this one is for routers with little flash";
 #[cfg(not(feature = "secgw"))]
 const WITHOUT_SECGW: &str =
     "use a program that was built with the cargo feature `secgw`: this one is for routers with little flash";

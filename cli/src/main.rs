@@ -44,15 +44,18 @@ mod https;
 mod import;
 mod join;
 mod log;
+#[cfg(feature = "openvpn")]
 mod login;
 mod machine;
 mod manual;
 mod monitor;
 mod only_one;
+#[cfg(feature = "openvpn")]
 mod openvpn;
 mod operational;
 mod output;
 mod passphrase;
+#[cfg(feature = "openvpn")]
 mod pid_file;
 mod pki;
 mod place;
@@ -63,6 +66,7 @@ mod request;
 mod reset;
 mod restore;
 mod run;
+#[cfg(feature = "openvpn")]
 mod scripts;
 #[cfg(feature = "secgw")]
 mod secgw;
@@ -287,12 +291,17 @@ mod tests {
         };
         assert!(read("postern wireguard wg0") && read("/usr/bin/postern-wireguard wg0"));
         assert!(read("postern wireguard wireguard") && read("postern-wireguard wireguard"));
+        assert!(!read("postern wg0") && !read("postern-wireguard wireguard wg0"));
+    }
+
+    #[cfg(feature = "openvpn")]
+    #[test]
+    fn the_name_of_openvpn_stands_for_its_verb() {
         let is_openvpn = |words: &str| {
             let cli = Cli::try_parse_from(command_line(words.split(' ').map(OsString::from)));
             cli.is_ok_and(|cli| matches!(cli.verb, Verb::Process(Process::Openvpn(_))))
         };
         assert!(is_openvpn("/usr/sbin/openvpn client.conf") && is_openvpn("openvpn --version"));
         assert!(is_openvpn("postern openvpn --dev tun --help") && !is_openvpn("postern client.conf"));
-        assert!(!read("postern wg0") && !read("postern-wireguard wireguard wg0"));
     }
 }

@@ -7,9 +7,9 @@
 use crate::https;
 #[cfg(feature = "secgw")]
 use crate::secgw;
-use crate::{
-    Verb, agentx, alerter, archiver, code, dhcp, dns, machine, openvpn, pid_file, run, scripts, wireguard,
-};
+use crate::{Verb, agentx, alerter, archiver, code, dhcp, dns, machine, run, wireguard};
+#[cfg(feature = "openvpn")]
+use crate::{openvpn, pid_file, scripts};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -21,6 +21,7 @@ pub(crate) enum Process {
     /// Serve one WireGuard interface, to be configured with wg and wg-quick
     Wireguard(wireguard::Arguments),
     /// Serve one OpenVPN interface from OpenVPN's own files: UDP with certificates
+    #[cfg(feature = "openvpn")]
     Openvpn(openvpn::Arguments),
     /// Run the IPsec gateway of DPDK's ipsec-secgw from its files and command line, or check them
     #[cfg(feature = "secgw")]
@@ -41,6 +42,7 @@ pub(crate) enum Process {
     #[command(hide = true)]
     HttpsServer(https::Arguments),
     /// Run the programs of OpenVPN's files for a daemon, which sends requests by the socket that is the standard input
+    #[cfg(feature = "openvpn")]
     #[command(hide = true)]
     ScriptRunner(scripts::Arguments),
     /// Run DHCP clients for a daemon, which sends orders by the socket that is the standard input
@@ -53,6 +55,7 @@ pub(crate) enum Process {
     #[command(hide = true)]
     NameServers(dns::Arguments),
     /// Write the pid file of an OpenVPN interface when it says so; it is started by that, and has its socket as standard input
+    #[cfg(feature = "openvpn")]
     #[command(hide = true)]
     PidFile(pid_file::Arguments),
 }
@@ -77,6 +80,7 @@ impl Process {
         code(match self {
             Self::Run(arguments) => run::run(arguments),
             Self::Wireguard(arguments) => wireguard::run(arguments),
+            #[cfg(feature = "openvpn")]
             Self::Openvpn(arguments) => openvpn::run(arguments),
             #[cfg(feature = "secgw")]
             Self::Secgw(arguments) => return crate::ended(secgw::run(arguments)),
@@ -86,10 +90,12 @@ impl Process {
             Self::MachineHelper(arguments) => machine::serve(arguments),
             #[cfg(feature = "https")]
             Self::HttpsServer(arguments) => https::run(arguments),
+            #[cfg(feature = "openvpn")]
             Self::ScriptRunner(arguments) => scripts::serve(&arguments),
             Self::DhcpClients(arguments) => dhcp::serve(&arguments),
             Self::DhcpClient(arguments) => dhcp::become_client(&arguments),
             Self::NameServers(arguments) => dns::serve(arguments),
+            #[cfg(feature = "openvpn")]
             Self::PidFile(arguments) => pid_file::serve(&arguments),
         })
     }

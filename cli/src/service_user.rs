@@ -97,6 +97,7 @@ pub(crate) fn named(user: Option<&str>, group: Option<&str>) -> Result<Option<Us
 }
 
 /// The ids of a user and of a group.
+#[cfg(feature = "openvpn")]
 pub(crate) fn ids(user: Option<&str>, group: Option<&str>) -> Result<(Option<u32>, Option<u32>), Failure> {
     let user = user.map(by_name).transpose()?;
     Ok((user.map(|user| user.uid), group.map(group_by_name).transpose()?))

@@ -31,6 +31,8 @@ pub mod helper;
 pub mod host;
 pub mod https;
 pub mod ipsec;
+#[cfg(any(test, not(all(feature = "openvpn", feature = "secgw"))))]
+mod left_out;
 pub mod log;
 pub mod machine;
 pub mod nat;
@@ -47,5 +49,3 @@ pub mod tunnel_interface;
 pub mod unix_socket;
 mod unsent;
 pub mod wireguard;
-#[cfg(not(feature = "secgw"))]
-mod without_secgw;

@@ -31,9 +31,14 @@ use crate::host::Host;
 use crate::host::wants::Wants;
 use crate::https::{EnrollmentService, HttpsService, MetricsService, PageService, Process};
 use crate::ipsec::service::IpsecService;
+#[cfg(not(feature = "openvpn"))]
+use crate::left_out::OpenVpnService;
+#[cfg(not(feature = "secgw"))]
+use crate::left_out::SecgwService;
 use crate::log::service::LogService;
 use crate::machine::{Client, MachineService};
 use crate::nat::NatService;
+#[cfg(feature = "openvpn")]
 use crate::openvpn::service::OpenVpnService;
 use crate::path::service::PathService;
 use crate::router::RouterService;
@@ -43,8 +48,6 @@ use crate::secgw::service::SecgwService;
 use crate::service::{Context, Policy, Refusal, Refused, Requirements, Service, View};
 use crate::tunnel_interface::Removed;
 use crate::wireguard::service::WireGuardService;
-#[cfg(not(feature = "secgw"))]
-use crate::without_secgw::SecgwService;
 use config::{Path, Settings};
 use crypto::choice::{Choice, Rules as EngineRules, Subject};
 use crypto::machine::Machine;

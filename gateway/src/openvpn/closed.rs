@@ -7,12 +7,13 @@ use super::tree::disk;
 use crate::host::Own as Number;
 use crate::host::netlink::MAIN_TABLE;
 use crate::host::wants::Wants;
+use config::Settings;
 use config::import::Files;
 use config::openvpn::OpenVpn;
 use config::openvpn::settings::{Addresses, Destination};
 use config::settings::openvpn::{Mode, OpenVpn as Wanted};
 use ipnet::{IpNet, Ipv4Net};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 /// What is closed for an interface that is made; `before`: what the host had for it.
@@ -21,6 +22,11 @@ pub(super) fn of(name: &str, wanted: &Wanted, before: Option<Wants>) -> Closed {
     // An interface that is no client has no server that says what is closed.
     let left = before.filter(|_| wanted.mode == Mode::Client).map(|wants| wants.without_interface());
     Closed { configured, left: left.unwrap_or_default() }
+}
+
+/// What is closed for the interfaces of a configuration, by their names.
+pub(crate) fn all(settings: &Settings) -> BTreeMap<String, Wants> {
+    settings.openvpn.iter().map(|(name, wanted)| (name.clone(), configured(name, wanted))).collect()
 }
 
 /// What the configuration says: the network of the tunnel, what is routed into it, and its default route. It says so also while the interface

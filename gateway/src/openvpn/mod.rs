@@ -15,7 +15,7 @@ pub mod api;
 pub mod certificates;
 pub mod client_file;
 pub mod client_network;
-mod closed;
+pub(crate) mod closed;
 pub mod control_thread;
 pub mod convert;
 mod explain;

@@ -82,11 +82,7 @@ impl Service for OpenVpnService {
     }
 
     fn wants(&self, settings: &Settings) -> BTreeMap<String, Wants> {
-        settings
-            .openvpn
-            .iter()
-            .map(|(name, wanted)| (name.clone(), closed::configured(name, wanted)))
-            .collect()
+        closed::all(settings)
     }
 
     fn check(&self, settings: &Settings) -> (Vec<String>, Refused) {
