@@ -6,8 +6,6 @@ use super::ike_thread::{IkeThread, Inbox, Parts};
 use super::port::IkePort;
 use super::{MTU, NAME};
 use crate::clock::Clock;
-use crate::datapath::capture::Captures;
-use crate::datapath::handoff::CryptoThreads;
 use crate::datapath::protocol::Protocol;
 use crate::datapath::punt::Punt;
 use crate::datapath::tables::Tables;
@@ -15,15 +13,12 @@ use crate::datapath::worker::Shared;
 use crate::host::networks::MARK;
 use crate::ipsec::model;
 use crate::rights::Rights;
-use crate::tunnel_interface::{
-    Counters, Drops, InterfaceError, Options, Removed, SocketKind, Stages, Tallies, TunnelInterface,
-};
+use crate::tunnel_interface::{Counters, InterfaceError, Options, Removed, SocketKind, TunnelInterface};
 use crate::wireguard::update::UpdateError;
 use config::settings::{Processors, Threads};
 use crossbeam_channel::unbounded;
 use crypto::{Engine, random};
 use packet::header::esp::{NON_ESP_MARKER, STEERING_BYTE};
-use port::Offloads;
 use port::schedule::yield_to_packets;
 use port::udp::{SocketSlot, Spread, Steering};
 use std::io;
@@ -190,37 +185,17 @@ impl Gateway {
 }
 
 impl Counters for Gateway {
+    fn tunnel(&self) -> &TunnelInterface {
+        &self.tunnel
+    }
+
     fn name(&self) -> &str {
         NAME
-    }
-
-    fn drops(&self) -> &Drops {
-        self.tunnel.drops()
-    }
-
-    fn tallies(&self) -> &Tallies {
-        self.tunnel.tallies()
-    }
-
-    fn stages(&self) -> &Stages {
-        self.tunnel.stages()
-    }
-
-    fn offloads(&self) -> &Offloads {
-        self.tunnel.offloads()
     }
 
     fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
         let initial = (SocketKind::Ike, Arc::clone(&self.initial));
         self.tunnel.sockets().into_iter().chain([initial]).collect()
-    }
-
-    fn captures(&self) -> Option<Arc<Captures>> {
-        self.tunnel.captures()
-    }
-
-    fn crypto_threads(&self) -> Option<Arc<CryptoThreads>> {
-        self.tunnel.crypto_threads()
     }
 }
 

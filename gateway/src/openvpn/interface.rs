@@ -7,22 +7,16 @@ use super::scripts::Answer;
 use super::settings::{ForClients, Remote, Settings};
 use super::tcp::Tcp;
 use crate::clock::Clock;
-use crate::datapath::capture::Captures;
-use crate::datapath::handoff::CryptoThreads;
 use crate::datapath::protocol::Protocol;
 use crate::datapath::punt::Punt;
 use crate::datapath::tables::Tables;
 use crate::datapath::worker::Shared;
 use crate::rights::Rights;
-use crate::tunnel_interface::{
-    Counters, Drops, InterfaceError, Options, Removed, SocketKind, Stages, Tallies, TunnelInterface,
-};
+use crate::tunnel_interface::{Counters, InterfaceError, Options, Removed, TunnelInterface};
 use config::openvpn::settings::AuthRetry;
 use crossbeam_channel::{Sender, unbounded};
 use crypto::{Engine, random};
-use port::Offloads;
 use port::shaper::Shaper;
-use port::udp::SocketSlot;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -226,36 +220,8 @@ impl Interface {
 }
 
 impl Counters for Interface {
-    fn name(&self) -> &str {
-        self.tunnel.name()
-    }
-
-    fn drops(&self) -> &Drops {
-        self.tunnel.drops()
-    }
-
-    fn tallies(&self) -> &Tallies {
-        self.tunnel.tallies()
-    }
-
-    fn stages(&self) -> &Stages {
-        self.tunnel.stages()
-    }
-
-    fn offloads(&self) -> &Offloads {
-        self.tunnel.offloads()
-    }
-
-    fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
-        self.tunnel.sockets()
-    }
-
-    fn captures(&self) -> Option<Arc<Captures>> {
-        self.tunnel.captures()
-    }
-
-    fn crypto_threads(&self) -> Option<Arc<CryptoThreads>> {
-        self.tunnel.crypto_threads()
+    fn tunnel(&self) -> &TunnelInterface {
+        &self.tunnel
     }
 }
 

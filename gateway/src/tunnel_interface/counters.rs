@@ -1,7 +1,7 @@
 //! What the workers of an interface count.
 
-use super::SocketKind;
 use super::options::Counts;
+use super::{SocketKind, TunnelInterface};
 use crate::datapath::capture::Captures;
 use crate::datapath::handoff::CryptoThreads;
 use crate::datapath::stage_times::StageTimes;
@@ -62,20 +62,46 @@ impl Default for Stages {
 
 /// The counters that interfaces of all protocols have.
 pub trait Counters: Send + Sync {
+    /// The interface with the workers, which has them.
+    fn tunnel(&self) -> &TunnelInterface;
+
     /// The name it was made with.
-    fn name(&self) -> &str;
+    fn name(&self) -> &str {
+        self.tunnel().name()
+    }
+
     /// Its drop counters.
-    fn drops(&self) -> &Drops;
+    fn drops(&self) -> &Drops {
+        self.tunnel().drops()
+    }
+
     /// The tallies of its workers.
-    fn tallies(&self) -> &Tallies;
+    fn tallies(&self) -> &Tallies {
+        self.tunnel().tallies()
+    }
+
     /// The times of its stages.
-    fn stages(&self) -> &Stages;
+    fn stages(&self) -> &Stages {
+        self.tunnel().stages()
+    }
+
     /// Its offloads.
-    fn offloads(&self) -> &Offloads;
+    fn offloads(&self) -> &Offloads {
+        self.tunnel().offloads()
+    }
+
     /// Where its sockets are, and what they carry.
-    fn sockets(&self) -> Vec<(SocketKind, SocketSlot)>;
+    fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
+        self.tunnel().sockets()
+    }
+
     /// Where its packets are captured, once it has workers.
-    fn captures(&self) -> Option<Arc<Captures>>;
+    fn captures(&self) -> Option<Arc<Captures>> {
+        self.tunnel().captures()
+    }
+
     /// Its crypto threads, if it has any.
-    fn crypto_threads(&self) -> Option<Arc<CryptoThreads>>;
+    fn crypto_threads(&self) -> Option<Arc<CryptoThreads>> {
+        self.tunnel().crypto_threads()
+    }
 }

@@ -3,23 +3,17 @@
 use super::handshake_thread::{Command, HandshakeThread, Inbox, Parts};
 use super::update::{Snapshot, Update, UpdateError};
 use crate::clock::Clock;
-use crate::datapath::capture::Captures;
-use crate::datapath::handoff::CryptoThreads;
 use crate::datapath::protocol::Protocol;
 use crate::datapath::punt::Punt;
 use crate::datapath::tables::Tables;
 use crate::datapath::worker::Shared;
 use crate::rights::Rights;
-use crate::tunnel_interface::{
-    Counters, DEFAULT_MTU, Drops, InterfaceError, Options, Removed, SocketKind, Stages, Tallies,
-    TunnelInterface,
-};
+use crate::tunnel_interface::{Counters, DEFAULT_MTU, InterfaceError, Options, Removed, TunnelInterface};
 use config::settings::{Mss, Processors, Threads};
 use crossbeam_channel::{Sender, unbounded};
 use crypto::{Engine, PublicKey, random};
 use packet::header::wireguard::{DATA, DATA_OVERHEAD, STEERING_BYTE};
-use port::Offloads;
-use port::udp::{SocketSlot, Spread, Steering};
+use port::udp::{Spread, Steering};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -143,36 +137,8 @@ impl Interface {
 }
 
 impl Counters for Interface {
-    fn name(&self) -> &str {
-        self.tunnel.name()
-    }
-
-    fn drops(&self) -> &Drops {
-        self.tunnel.drops()
-    }
-
-    fn tallies(&self) -> &Tallies {
-        self.tunnel.tallies()
-    }
-
-    fn stages(&self) -> &Stages {
-        self.tunnel.stages()
-    }
-
-    fn offloads(&self) -> &Offloads {
-        self.tunnel.offloads()
-    }
-
-    fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
-        self.tunnel.sockets()
-    }
-
-    fn captures(&self) -> Option<Arc<Captures>> {
-        self.tunnel.captures()
-    }
-
-    fn crypto_threads(&self) -> Option<Arc<CryptoThreads>> {
-        self.tunnel.crypto_threads()
+    fn tunnel(&self) -> &TunnelInterface {
+        &self.tunnel
     }
 }
 
