@@ -45,7 +45,7 @@ export ARM
 test:
 	scripts/setup.sh test
 	[ -z "$(ARM)" ] || { scripts/cross.sh machine aarch64 && scripts/cross.sh machine armv7; }
-	$(CARGO) test --workspace --features postern-dpdk-shim/double --profile testing --locked --no-fail-fast -- --test-threads 4
+	$(CARGO) test --workspace --features postern-dpdk-shim/double --profile testing --locked --no-fail-fast -- --test-threads 3
 
 lint:
 	$(CARGO) fmt --all --check

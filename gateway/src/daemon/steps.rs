@@ -17,10 +17,12 @@
 use super::{fault, is_in_force};
 use crate::host::occupied;
 use crate::service::{Context, Phase, Policy, Refusal, Refused, Service, Step};
+use crate::tunnel_interface::binding::RELEASE;
 use config::{Path, Settings};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::UdpSocket;
+use std::time::{Duration, Instant};
 
 /// A step of one of the services, by its number.
 type Numbered = (usize, Step);
@@ -99,9 +101,12 @@ async fn refuse_ports(
 ) {
     let freed: BTreeSet<u16> = steps.iter().flat_map(|(_, step)| step.frees.iter().copied()).collect();
     for (number, step) in steps {
-        let is_taken =
-            |port: &u16| !freed.contains(port) && !refused.contains_key(&step.path) && is_taken(*port);
-        let Some(&port) = step.needs.iter().find(|port| is_taken(port)) else { continue };
+        if refused.contains_key(&step.path) {
+            continue;
+        }
+        let Some(port) = first_taken(step.needs.iter().filter(|port| !freed.contains(port))).await else {
+            continue;
+        };
         let path = step.path.clone();
         let error = PortInUse { path: path.clone(), port, by: occupied::port(port) };
         refused.insert(path, Refusal::new(error, false));
@@ -112,8 +117,19 @@ async fn refuse_ports(
     }
 }
 
-fn is_taken(port: u16) -> bool {
-    UdpSocket::bind(("0.0.0.0", port)).is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+/// The first of these ports that another program has, and keeps.
+async fn first_taken(ports: impl Iterator<Item = &u16>) -> Option<u16> {
+    let deadline = Instant::now() + RELEASE;
+    for &port in ports {
+        while UdpSocket::bind(("0.0.0.0", port)).is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+        {
+            if Instant::now() >= deadline {
+                return Some(port);
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    None
 }
 
 /// When a step has its turn.

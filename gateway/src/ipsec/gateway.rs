@@ -58,12 +58,7 @@ impl Gateway {
         options: Options,
         events: mpsc::UnboundedSender<Removed>,
     ) -> Result<Self, GatewayError> {
-        let initial = IkePort::bind(IKE_PORT, MARK).map_err(|error| {
-            GatewayError::Port(match error {
-                rustix::io::Errno::ADDRINUSE => UpdateError::port_in_use(IKE_PORT),
-                error => UpdateError::Socket { port: IKE_PORT, error },
-            })
-        })?;
+        let initial = IkePort::bind(IKE_PORT, MARK).map_err(GatewayError::Port)?;
         // See the module documentation of `tunnel_interface`.
         let options = Options { has_one_sender: true, ..options };
         let mut tunnel = TunnelInterface::create(NAME, &options)?;

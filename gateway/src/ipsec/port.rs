@@ -1,10 +1,12 @@
 //! UDP port 500: IKE before it knows whether addresses are translated. No ESP is received here.
 
 use crate::datapath::punt::Punt;
+use crate::tunnel_interface::binding;
+use crate::wireguard::update::UpdateError;
 use arc_swap::ArcSwapOption;
 use packet::{Batch, DropCounters};
-use port::udp::{BATCH_BYTES, SocketSlot, UdpReceive, UdpSockets, UdpTransmit};
-use port::{Offloads, Receive, Wake};
+use port::udp::{BATCH_BYTES, SocketSlot, UdpBinding, UdpReceive, UdpTransmit};
+use port::{Offloads, Receive, SocketOptions, Wake};
 use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
@@ -20,10 +22,15 @@ pub struct IkePort {
 
 impl IkePort {
     /// Binds it.
-    pub fn bind(port: u16, mark: u32) -> Result<Self, Errno> {
+    pub fn bind(port: u16, mark: u32) -> Result<Self, UpdateError> {
         let offloads = Arc::new(Offloads::default());
-        let sockets = UdpSockets::bind(port, mark, &offloads)?;
-        let wake = Wake::new().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let options = SocketOptions { fwmark: mark, ..SocketOptions::default() };
+        let at = UdpBinding { options, ..UdpBinding::default() };
+        let sockets = binding::bind(port, &at, &offloads)?;
+        let wake = Wake::new().map_err(|error| {
+            let error = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            UpdateError::Socket { port, error }
+        })?;
         let slot = Arc::new(ArcSwapOption::from_pointee(sockets));
         Ok(Self { slot, offloads, stop: Arc::default(), wake: Arc::new(wake) })
     }

@@ -193,14 +193,7 @@ impl IkeSockets {
     /// # Errors
     /// Another program has a port, or a right is missing.
     pub fn bind() -> Result<Self, IkeError> {
-        let bind = |port| {
-            IkePort::bind(port, MARK).map_err(|error| {
-                IkeError::Port(match error {
-                    rustix::io::Errno::ADDRINUSE => UpdateError::port_in_use(port),
-                    error => UpdateError::Socket { port, error },
-                })
-            })
-        };
+        let bind = |port| IkePort::bind(port, MARK).map_err(IkeError::Port);
         Ok(Self { initial: bind(IKE_PORT)?, floated: bind(NAT_PORT)? })
     }
 }

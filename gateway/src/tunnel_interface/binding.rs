@@ -5,10 +5,11 @@ use port::udp::{BindError, SocketSlot, Steering, UdpBinding, UdpSockets};
 use port::{Offloads, Wake};
 use rustix::io::Errno;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long a port may still be held by a worker that has not noticed yet that it is to let go.
-const RELEASE: Duration = Duration::from_millis(200);
+/// How long a port may still be held by what is letting go of it: a worker that has not noticed yet, or a program that is being started and
+/// has a copy of the socket until its `exec`.
+pub const RELEASE: Duration = Duration::from_millis(200);
 
 /// Owns the choice of port and mark; workers find the sockets in the slot.
 pub struct Binding {
@@ -96,23 +97,26 @@ impl Binding {
     }
 
     fn bind(&mut self, port: u16) -> Result<(), UpdateError> {
-        let deadline = std::time::Instant::now() + RELEASE;
         self.at.options.fwmark = self.fwmark;
-        let sockets = loop {
-            match UdpSockets::bind_at(port, &self.at, &self.offloads) {
-                Ok(sockets) => break sockets,
-                Err(BindError { error: Errno::ADDRINUSE, .. }) if std::time::Instant::now() < deadline => {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-                Err(BindError { port, error: Errno::ADDRINUSE }) => {
-                    return Err(UpdateError::port_in_use(port));
-                }
-                Err(BindError { port, error }) => return Err(UpdateError::Socket { port, error }),
-            }
-        };
+        let sockets = bind(port, &self.at, &self.offloads)?;
         self.port = sockets.port();
         self.slot.store(Some(Arc::new(sockets)));
         self.notify();
         Ok(())
+    }
+}
+
+/// Binds a port as soon as it is free.
+pub fn bind(port: u16, at: &UdpBinding, offloads: &Offloads) -> Result<UdpSockets, UpdateError> {
+    let deadline = Instant::now() + RELEASE;
+    loop {
+        match UdpSockets::bind_at(port, at, offloads) {
+            Ok(sockets) => return Ok(sockets),
+            Err(BindError { error: Errno::ADDRINUSE, .. }) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(BindError { port, error: Errno::ADDRINUSE }) => return Err(UpdateError::port_in_use(port)),
+            Err(BindError { port, error }) => return Err(UpdateError::Socket { port, error }),
+        }
     }
 }
