@@ -120,3 +120,24 @@ pub fn bind(port: u16, at: &UdpBinding, offloads: &Offloads) -> Result<UdpSocket
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn a_port_that_is_being_given_up_is_waited_for_and_one_that_is_kept_is_refused() {
+        let held = UdpSocket::bind("0.0.0.0:0").expect("a port");
+        let port = held.local_addr().expect("it is bound").port();
+        let bind = || bind(port, &UdpBinding::default(), &Offloads::default());
+        assert!(matches!(bind(), Err(UpdateError::PortInUse { port: refused, .. }) if refused == port));
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(RELEASE / 4);
+                drop(held);
+            });
+            assert_eq!(bind().expect("it is free soon").port(), port);
+        });
+    }
+}
