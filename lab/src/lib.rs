@@ -18,6 +18,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -112,14 +114,12 @@ impl Lab {
 
     /// Runs a function in a namespace, in a thread of its own. Sockets that it opens belong to the namespace.
     pub fn enter<T: Send>(&self, name: &str, function: impl FnOnce() -> T + Send) -> Outcome<T> {
-        let namespace = std::fs::File::open(Path::new("/run/netns").join(self.namespace(name)))?;
-        std::thread::scope(|scope| {
-            let inside = scope.spawn(move || {
-                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
-                Ok(function())
-            });
-            inside.join().map_err(|_| "the function panicked")?
-        })
+        enter(&self.network(name)?, function)
+    }
+
+    /// A namespace, which exists as long as this is open.
+    fn network(&self, name: &str) -> io::Result<File> {
+        File::open(Path::new("/run/netns").join(self.namespace(name)))
     }
 
     /// Starts a command that is stopped with the lab.
@@ -167,6 +167,17 @@ impl Drop for Lab {
         }
         all.retain(|namespace| !self.namespaces.contains(namespace));
     }
+}
+
+/// Runs a function in a namespace, in a thread of its own.
+fn enter<T: Send>(network: &File, function: impl FnOnce() -> T + Send) -> Outcome<T> {
+    std::thread::scope(|scope| {
+        let inside = scope.spawn(move || {
+            move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;
+            Ok(function())
+        });
+        inside.join().map_err(|_| "the function panicked")?
+    })
 }
 
 fn namespaces() -> MutexGuard<'static, Vec<String>> {

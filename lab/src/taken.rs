@@ -3,12 +3,11 @@
 //! A program that is started elsewhere in this process holds a copy of every socket until its `exec`. A port is thus not always
 //! free as soon as its socket is closed, and the next who asks for it would be refused.
 
-use crate::{Lab, Outcome, PATIENCE, wait_until};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use crate::{Lab, Outcome, PATIENCE, enter, wait_until};
+use rustix::io::Result;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use std::fs::File;
-use std::net::UdpSocket;
-use std::os::fd::AsFd;
-use std::path::Path;
+use std::net::{SocketAddr, UdpSocket};
 
 /// A UDP port that is taken in a namespace. It is free when this has been dropped.
 pub struct Taken {
@@ -17,12 +16,12 @@ pub struct Taken {
 }
 
 impl Lab {
-    /// Takes a UDP port of a namespace, as soon as it is free.
+    /// Takes a UDP port of a namespace, as soon as it is free; that of an IPv6 address only for IPv6.
     pub fn take(&self, name: &str, address: &str) -> Outcome<Taken> {
-        let network = File::open(Path::new("/run/netns").join(self.namespace(name)))?;
+        let (at, network) = (address.parse()?, self.network(name)?);
         let mut socket = None;
         wait_until(PATIENCE, || {
-            socket = self.enter(name, || UdpSocket::bind(address)).ok().and_then(Result::ok);
+            socket = enter(&network, || bound(at)).ok().and_then(Result::ok);
             socket.is_some()
         })
         .map_err(|_| format!("{address} of {name} is not free"))?;
@@ -30,18 +29,20 @@ impl Lab {
     }
 }
 
+fn bound(at: SocketAddr) -> Result<UdpSocket> {
+    let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    if at.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    bind(&socket, &at)?;
+    Ok(socket.into())
+}
+
 impl Drop for Taken {
     fn drop(&mut self) {
-        let Some(socket) = self.socket.take() else { return };
-        let network = self.network.as_fd();
-        std::thread::scope(|scope| {
-            scope.spawn(move || {
-                // Without the namespace nobody asks for its port.
-                if move_into_link_name_space(network, Some(LinkNameSpaceType::Network)).is_ok() {
-                    release(socket);
-                }
-            });
-        });
+        // Without the namespace nobody asks for its port.
+        let _ = self.socket.take().map(|socket| enter(&self.network, || release(socket)));
     }
 }
 

@@ -17,8 +17,7 @@ use gateway::service::Policy;
 use lab::taken::release;
 use lab::{Lab, wait_until};
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -344,17 +343,6 @@ fn a_port_of_another_program_is_found_before_a_packet_is_lost() {
     });
 }
 
-/// The port of `wg2`, only for IPv6: it is noticed late.
-fn taken_late() -> OwnedFd {
-    let (family, flags) = (rustix::net::AddressFamily::INET6, rustix::net::SocketFlags::CLOEXEC);
-    let socket = rustix::net::socket_with(family, rustix::net::SocketType::DGRAM, flags, None);
-    let socket = socket.expect("a socket");
-    rustix::net::sockopt::set_ipv6_v6only(&socket, true).expect("a socket");
-    let address: SocketAddr = "[::]:51999".parse().expect("literal");
-    rustix::net::bind(&socket, &address).expect("it is free");
-    socket
-}
-
 #[test]
 fn what_cannot_go_back_keeps_nothing_else_back_and_is_tried_again() {
     let Some(sites) = Sites::new() else { return };
@@ -362,7 +350,8 @@ fn what_cannot_go_back_keeps_nothing_else_back_and_is_tried_again() {
         let before = sites.kernel();
         let text = sites.common(&["mtu 1300", "peer other allowed-ips 10.69.0.0/16"]);
         let text = on_another_port(&text) + &sites.extra("wg2", 72).replace("port 51972", "port 51999");
-        let taken = taken_late();
+        // The port of `wg2`, only for IPv6: it is noticed late.
+        let taken = sites.lab.take("a", "[::]:51999").expect("free");
         // As soon as `wg0` has left its port, another program takes it.
         let is_over = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&is_over);
@@ -384,7 +373,7 @@ fn what_cannot_go_back_keeps_nothing_else_back_and_is_tried_again() {
         assert_eq!(sites.kernel(), before, "only the port is another");
         runtime.block_on(daemon.maintain());
         release(other);
-        release(taken.into());
+        drop(taken);
         runtime.block_on(daemon.maintain());
         assert!(UdpSocket::bind("0.0.0.0:51820").is_err(), "it has its port again");
         wait_until(PATIENCE, || sites.carry()).expect("it carries");

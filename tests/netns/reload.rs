@@ -3,7 +3,6 @@
 use crate::daemon::{Site, key_pair, lines, started};
 use crate::ipsec::{Gateway, configuration};
 use crate::support::{PATIENCE, answers, ask, occurrences, sites};
-use lab::taken::release;
 use lab::{Lab, wait_until};
 use rustix::process::Signal;
 use std::io::{Read, Write};
@@ -38,16 +37,7 @@ fn a_refused_change_leaves_everything_as_it_was_and_is_tried_again() {
     wait_until(PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
     let before = a.peer("other");
     // Only for IPv6: it is noticed late.
-    let taken = lab.enter("a", || {
-        // No program that another test starts meanwhile may keep it.
-        let (family, flags) = (rustix::net::AddressFamily::INET6, rustix::net::SocketFlags::CLOEXEC);
-        let socket = rustix::net::socket_with(family, rustix::net::SocketType::DGRAM, flags, None)?;
-        rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
-        let address: std::net::SocketAddr = "[::]:51999".parse().expect("literal");
-        rustix::net::bind(&socket, &address)?;
-        rustix::io::Result::Ok(socket)
-    });
-    let taken = taken.expect("entered").expect("free");
+    let taken = lab.take("a", "[::]:51999").expect("free");
     let more = ["port 51999", "mtu 1300", "address 10.67.0.1/24", "disable-offload udp-gso"];
     let more =
         [&more[..], &["peer other allowed-ips 10.69.0.0/16", "peer other allowed-ips 0.0.0.0/0"]].concat();
@@ -74,7 +64,7 @@ fn a_refused_change_leaves_everything_as_it_was_and_is_tried_again() {
         (&before["latest_handshake"], &before["allowed_ips"]),
         "the session was kept"
     );
-    lab.enter("a", || release(taken.into())).expect("entered");
+    drop(taken);
     let said = a.reload();
     assert!(said.contains("+ interfaces wireguard wg0 mtu 1300") && said.contains("is in force"), "{said}");
     let addresses = lab.ip("a", "address show wg0").expect("it is there");
