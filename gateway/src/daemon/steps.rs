@@ -17,12 +17,9 @@
 use super::{fault, is_in_force};
 use crate::host::occupied;
 use crate::service::{Context, Phase, Policy, Refusal, Refused, Service, Step};
-use crate::tunnel_interface::binding::RELEASE;
+use crate::tunnel_interface::binding::{RELEASE, becomes_free};
 use config::{Path, Settings};
 use std::collections::BTreeSet;
-use std::io;
-use std::net::UdpSocket;
-use std::time::{Duration, Instant};
 
 /// A step of one of the services, by its number.
 type Numbered = (usize, Step);
@@ -104,9 +101,8 @@ async fn refuse_ports(
         if refused.contains_key(&step.path) {
             continue;
         }
-        let Some(port) = first_taken(step.needs.iter().filter(|port| !freed.contains(port))).await else {
-            continue;
-        };
+        let needed = step.needs.iter().copied().filter(|port| !freed.contains(port));
+        let Some(port) = first_taken(needed).await else { continue };
         let path = step.path.clone();
         let error = PortInUse { path: path.clone(), port, by: occupied::port(port) };
         refused.insert(path, Refusal::new(error, false));
@@ -118,15 +114,10 @@ async fn refuse_ports(
 }
 
 /// The first of these ports that another program has, and keeps.
-async fn first_taken(ports: impl Iterator<Item = &u16>) -> Option<u16> {
-    let deadline = Instant::now() + RELEASE;
-    for &port in ports {
-        while UdpSocket::bind(("0.0.0.0", port)).is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
-        {
-            if Instant::now() >= deadline {
-                return Some(port);
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+async fn first_taken(ports: impl Iterator<Item = u16>) -> Option<u16> {
+    for port in ports {
+        if !becomes_free(port, RELEASE).await {
+            return Some(port);
         }
     }
     None

@@ -167,7 +167,7 @@ impl Transactions {
         let refused = if is_same {
             Refused::new()
         } else {
-            stop.unless_ordered(daemon.would_refuse(candidate.settings)).await?
+            stop.unless_ordered(Box::pin(daemon.would_refuse(candidate.settings))).await?
         };
         if !is_in_force(&refused) {
             return Some(Err(Rejected::Errors(candidate::refused(&refused))));

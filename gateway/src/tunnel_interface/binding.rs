@@ -4,12 +4,16 @@ use crate::wireguard::update::UpdateError;
 use port::udp::{BindError, SocketSlot, Steering, UdpBinding, UdpSockets};
 use port::{Offloads, Wake};
 use rustix::io::Errno;
+use std::io::ErrorKind;
+use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a port may still be held by what is letting go of it: a worker that has not noticed yet, or a program that is being started and
 /// has a copy of the socket until its `exec`.
 pub const RELEASE: Duration = Duration::from_millis(200);
+/// Between two looks at it.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Owns the choice of port and mark; workers find the sockets in the slot.
 pub struct Binding {
@@ -113,7 +117,7 @@ pub fn bind(port: u16, at: &UdpBinding, offloads: &Offloads) -> Result<UdpSocket
         match UdpSockets::bind_at(port, at, offloads) {
             Ok(sockets) => return Ok(sockets),
             Err(BindError { error: Errno::ADDRINUSE, .. }) if Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(5));
+                std::thread::sleep(LOOK);
             }
             Err(BindError { port, error: Errno::ADDRINUSE }) => return Err(UpdateError::port_in_use(port)),
             Err(BindError { port, error }) => return Err(UpdateError::Socket { port, error }),
@@ -121,10 +125,21 @@ pub fn bind(port: u16, at: &UdpBinding, offloads: &Offloads) -> Result<UdpSocket
     }
 }
 
+/// Whether a port becomes free within a time, without a socket that stays.
+pub async fn becomes_free(port: u16, patience: Duration) -> bool {
+    let deadline = Instant::now() + patience;
+    while UdpSocket::bind(("0.0.0.0", port)).is_err_and(|error| error.kind() == ErrorKind::AddrInUse) {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::UdpSocket;
 
     #[test]
     fn a_port_that_is_being_given_up_is_waited_for_and_one_that_is_kept_is_refused() {

@@ -17,13 +17,12 @@ use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::wants::Wants;
 use crate::host::{self, Host};
 use crate::service::Context;
+use crate::tunnel_interface::binding::becomes_free;
 use crate::tunnel_interface::{
     InterfaceError, Options, check_processors, check_receive_threads, end, receive_threads,
 };
 use config::settings::WireGuard;
-use std::io;
 use std::mem::swap;
-use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -379,12 +378,6 @@ impl Served {
 /// Refuses a port that is in use: that of another interface of ours is free in a moment.
 async fn check_port(name: &str, settings: &WireGuard) -> Result<(), ServiceError> {
     let Some(port) = settings.port.filter(|_| !settings.disable) else { return Ok(()) };
-    let deadline = Instant::now() + RELEASE;
-    while UdpSocket::bind(("0.0.0.0", port)).is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse) {
-        if Instant::now() >= deadline {
-            return Err(ServiceError::Update(name.to_owned(), UpdateError::port_in_use(port)));
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    Ok(())
+    let in_use = || ServiceError::Update(name.to_owned(), UpdateError::port_in_use(port));
+    becomes_free(port, RELEASE).await.then_some(()).ok_or_else(in_use)
 }
