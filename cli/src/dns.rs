@@ -18,8 +18,8 @@ pub(crate) struct Arguments {
     root: PathBuf,
 }
 
-#[cfg(feature = "openvpn")]
 /// Starts the process for a client; must be called before rights are given up. It ends when the socket is closed.
+#[cfg(feature = "openvpn")]
 pub(crate) fn start(settings: &Settings) -> Result<Option<UnixStream>, Failure> {
     let Role::Client(client) = &settings.role else { return Ok(None) };
     if client.own.dns.is_off {
@@ -36,8 +36,8 @@ pub(crate) fn of_daemon(root: &Path) -> Result<UnixStream, Failure> {
     child::start(&mut command, "sets name servers")
 }
 
-#[cfg(feature = "openvpn")]
 /// Hands the process to a client.
+#[cfg(feature = "openvpn")]
 pub(crate) fn give(settings: &mut Settings, name_servers: Option<&NameServers>) {
     if let Role::Client(client) = &mut settings.role {
         client.name_servers = name_servers.filter(|_| !client.own.dns.is_off).cloned();

@@ -2,6 +2,18 @@
 
 use crate::operational;
 
+/// What to do for a command that was left out.
+#[cfg(not(all(feature = "bench", feature = "openvpn", feature = "secgw")))]
+macro_rules! without {
+    ($feature:literal) => {
+        concat!(
+            "use a program that was built with the cargo feature `",
+            $feature,
+            "`: this one is for routers with little flash"
+        )
+    };
+}
+
 /// The first words of commands, longer ones first, and what to type instead.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("set system image", IMAGE),
@@ -26,23 +38,15 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("monitor", "postern monitor vpn, postern monitor log"),
     ("poweroff", "systemctl poweroff"),
     #[cfg(not(feature = "bench"))]
-    ("bench", WITHOUT_BENCH),
+    ("bench", without!("bench")),
     #[cfg(not(feature = "bench"))]
-    ("demo", WITHOUT_BENCH),
+    ("demo", without!("bench")),
     #[cfg(not(feature = "openvpn"))]
-    ("openvpn", WITHOUT_OPENVPN),
+    ("openvpn", without!("openvpn")),
     #[cfg(not(feature = "secgw"))]
-    ("secgw", WITHOUT_SECGW),
+    ("secgw", without!("secgw")),
 ];
 
-#[cfg(not(feature = "bench"))]
-const WITHOUT_BENCH: &str =
-    "use a program that was built with the cargo feature `bench`: this one is for routers with little flash";
-#[cfg(not(feature = "openvpn"))]
-const WITHOUT_OPENVPN: &str = "use a program that was built with the cargo feature `openvpn`: this one is for routers with little flash";
-#[cfg(not(feature = "secgw"))]
-const WITHOUT_SECGW: &str =
-    "use a program that was built with the cargo feature `secgw`: this one is for routers with little flash";
 const IMAGE: &str = "upgrade the system with its own packages, as apt-get upgrade; Postern is one, and its configuration stays";
 
 /// The error for a command of VyOS that does not exist here.

@@ -11,11 +11,11 @@ use std::marker::PhantomData;
 
 /// What was left out.
 pub trait Part: Send + 'static {
-    /// The cargo feature that has it.
-    const FEATURE: &'static str;
+    /// Its kind of interfaces, and the cargo feature that has it.
+    const NAME: &'static str;
 
-    /// Its interfaces.
-    fn interfaces(settings: &Settings) -> impl Iterator<Item = Path>;
+    /// The names of its interfaces.
+    fn interfaces(settings: &Settings) -> impl Iterator<Item = &String>;
 
     /// Removes its settings, as they are dealt with.
     fn remove(settings: &mut Settings);
@@ -37,7 +37,8 @@ impl<P> Default for Without<P> {
 
 impl<P: Part> Without<P> {
     fn refused(settings: &Settings) -> Refused {
-        LeftOut::refuse(P::interfaces(settings), P::FEATURE)
+        let path = |name: &String| Path::new(["interfaces", P::NAME, name]);
+        LeftOut::refuse(P::interfaces(settings).map(path), P::NAME)
     }
 }
 
@@ -88,10 +89,10 @@ pub type SecgwService = Without<Secgw>;
 
 #[cfg(any(test, not(feature = "secgw")))]
 impl Part for Secgw {
-    const FEATURE: &'static str = "secgw";
+    const NAME: &'static str = "secgw";
 
-    fn interfaces(settings: &Settings) -> impl Iterator<Item = Path> {
-        settings.secgw.keys().map(|name| Path::new(["interfaces", "secgw", name]))
+    fn interfaces(settings: &Settings) -> impl Iterator<Item = &String> {
+        settings.secgw.keys()
     }
 
     fn remove(settings: &mut Settings) {
@@ -107,10 +108,10 @@ pub type OpenVpnService = Without<OpenVpn>;
 
 #[cfg(any(test, not(feature = "openvpn")))]
 impl Part for OpenVpn {
-    const FEATURE: &'static str = "openvpn";
+    const NAME: &'static str = "openvpn";
 
-    fn interfaces(settings: &Settings) -> impl Iterator<Item = Path> {
-        settings.openvpn.keys().map(|name| Path::new(["interfaces", "openvpn", name]))
+    fn interfaces(settings: &Settings) -> impl Iterator<Item = &String> {
+        settings.openvpn.keys()
     }
 
     fn remove(settings: &mut Settings) {
