@@ -7,7 +7,7 @@ mod support;
 
 use config::Settings;
 use crypto::Cipher;
-use crypto::choice::{Choice, Guarded, Health, Rules};
+use crypto::choice::{Choice, DEADLINE, Guarded, Health, Rules};
 use crypto::cipher::{Encryption, Integrity, Pair};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::engine::{Engine, Key, LoadError, PairJob, PairKey};
@@ -23,8 +23,6 @@ use support::v4;
 /// Bursts sent in each state of the engine, and packets in each.
 const BURSTS: usize = 30;
 const PACKETS: usize = 40;
-/// A burst of the engine is late after this time (`crypto::choice::guard`).
-const LATE: Duration = Duration::from_millis(50);
 
 /// A packet that says which it is.
 fn packet(number: usize) -> Vec<u8> {
@@ -70,7 +68,7 @@ fn no_packet_is_lost_or_wrong_while_an_engine_fails_and_recovers() {
             bed.carry();
             if how == WORKS && choice.health(1).1 != failures {
                 // On a busy machine a burst may be late, and only then an engine that works has failed.
-                assert!(begun.elapsed() >= LATE, "state {how}: it failed in time");
+                assert!(begun.elapsed() >= DEADLINE, "state {how}: it failed in time");
                 recovers(&choice);
             }
             assert!(bed.received() == sent, "state {how}, up to packet {number}");

@@ -16,7 +16,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// Time limit of a burst, plus a limit per byte. A slow engine is measured as slow; a hung one is given up.
-const DEADLINE: Duration = Duration::from_millis(50);
+pub const DEADLINE: Duration = Duration::from_millis(50);
 const PER_BYTE: Duration = Duration::from_nanos(500);
 /// How long loading a key may take: at first use the kernel tests an implementation.
 const LOADING: Duration = Duration::from_secs(5);

@@ -19,7 +19,7 @@ mod table;
 
 pub use carried::Carried;
 pub use find::{Found, find};
-pub use guard::Guarded;
+pub use guard::{DEADLINE, Guarded};
 pub use measured::{Cost, Measured};
 pub use member::{EngineChange, Event, Health, Rules};
 pub use slot::{BURSTS, Direction, SIZES, Slot};
