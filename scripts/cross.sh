@@ -8,7 +8,7 @@
 #   scripts/cross.sh count TARGET WORDS... run it in an emulated machine whose nanoseconds are instructions, for `bench`
 #   scripts/cross.sh test TARGET WORDS...  run the tests of protocols, ciphers and packets in an emulated processor
 #   scripts/cross.sh machine TARGET        what the tests boot in an emulated ARM machine, in .peers/arm/TARGET: Debian's kernel, and the
-#                                          program as tests have it, without benchmarks and status page
+#                                          program as tests have it, without its cargo features
 #   scripts/cross.sh profdata LLVM WORDS... llvm-profdata of that version of LLVM, on files below this folder
 # The host needs no other Rust: the compiler and its libraries for ARM are packages of that Debian. zig (from PyPI) compiles C, and links for
 # the C library of Debian 11; LLVM's linker makes static programs with Debian's musl.
@@ -27,7 +27,7 @@ fail() { printf '%s\n' "$@" >&2; exit 1; }
 #   aarch64-musl, x86_64-musl
 #                      static programs, which need nothing of the machine and can load no engines
 #   aarch64-small-musl, x86_64-small-musl
-#                      the same for little flash: without benchmarks, status page and tables for backtraces
+#                      the same for little flash: without cargo features and tables for backtraces
 #   armv7              any 32-bit ARMv7 with hardware floating point
 #   armv7-musl, armv7-small-musl
 #                      a static program, and one for little flash, of instructions of 16 bits where there are some (Thumb-2)
