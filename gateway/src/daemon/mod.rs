@@ -27,8 +27,8 @@ use crate::firewall::FirewallService;
 use crate::health;
 use crate::health::service::HealthService;
 use crate::helper::Connection;
-use crate::host::Host;
 use crate::host::wants::Wants;
+use crate::host::{Host, left_out, merged};
 use crate::https::{EnrollmentService, HttpsService, MetricsService, PageService, Process};
 use crate::ipsec::service::IpsecService;
 #[cfg(not(feature = "openvpn"))]
@@ -48,7 +48,7 @@ use crate::secgw::service::SecgwService;
 use crate::service::{Context, Policy, Refusal, Refused, Requirements, Service, View};
 use crate::tunnel_interface::Removed;
 use crate::wireguard::service::WireGuardService;
-use config::{Path, Settings};
+use config::{Path, Settings, Tree};
 use crypto::choice::{Choice, Rules as EngineRules, Subject};
 use crypto::machine::Machine;
 use std::collections::{BTreeMap, BTreeSet};
@@ -143,6 +143,8 @@ pub struct Daemon {
     services: Vec<Box<dyn Service>>,
     /// What the configuration in force decides about the engines.
     engine_rules: EngineRules,
+    /// What the file is to protect that is not in force: commits, which know nothing of it, keep it closed.
+    left_out: BTreeMap<String, Wants>,
     /// Whether nothing is to stay closed at the end.
     open_at_exit: bool,
     /// What the machine does not have, as was logged.
@@ -192,7 +194,16 @@ impl Daemon {
             opener,
         };
         let engine_rules = EngineRules::default();
-        Self { context, services, engine_rules, open_at_exit: false, advised: BTreeSet::new(), shown }
+        let left_out = BTreeMap::new();
+        Self {
+            context,
+            services,
+            engine_rules,
+            left_out,
+            open_at_exit: false,
+            advised: BTreeSet::new(),
+            shown,
+        }
     }
 
     /// Whether there is any interface.
@@ -212,7 +223,7 @@ impl Daemon {
         self.measure(ciphers);
         // First: it may be stopped meanwhile.
         let open_at_exit = std::mem::replace(&mut self.open_at_exit, settings.open_at_exit);
-        let protected = wanted(&settings);
+        let protected = merged(&wanted(&settings), &self.left_out);
         let rules = engine_rules(std::mem::take(&mut settings.crypto));
         self.context.engines.set_rules(rules.clone());
         // A prefix may go from one tunnel to another: it is closed in between.
@@ -227,6 +238,9 @@ impl Daemon {
             self.shown.add_refused(shown_refusals(&refused).filter(|(path, _)| pending.contains(path)));
             return refused;
         }
+        if policy == Policy::EachPath {
+            self.context.host.close_refused(&protected);
+        }
         self.context.host.release(Some(&protected));
         self.engine_rules = rules;
         self.shown.set_refused(shown_refusals(&refused).collect());
@@ -238,6 +252,14 @@ impl Daemon {
         }
         self.shown.set_needs(needs);
         refused
+    }
+
+    /// Notes what of a file is in force, which was loaded: the rest stays closed until the file is loaded again. Without a file,
+    /// nothing was left out of it.
+    pub fn has_loaded(&mut self, of_file: &BTreeMap<String, Wants>, in_force: &Tree) {
+        // Revisions of another version may not be readable: then nothing counts as in force.
+        let in_force = Settings::new(in_force).map(|(settings, _)| wanted(&settings)).unwrap_or_default();
+        self.left_out = left_out(of_file, &in_force);
     }
 
     /// Has the engines measured for ciphers that the configuration is the first to need. The first key would wait for it

@@ -32,6 +32,7 @@ use crate::tunnel_interface::Removed;
 use crate::unix_socket::SocketError;
 use config::{Tree, diff};
 use crypto::choice::{Choice, Subject};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -133,7 +134,8 @@ where
     let kept = settings.commit_revisions;
     let (events, removed) = mpsc::unbounded_channel();
     // First, before steps that take time or may fail.
-    let host = Host::start(super::wanted(&settings))?;
+    let protected = super::wanted(&settings);
+    let host = Host::start(protected.clone())?;
     let engines = engines(&super::requirements(&settings).ciphers)?;
     let machine = Client::new(machine, file.path());
     let name_servers = name_servers.map(NameServers::start).transpose()?;
@@ -154,6 +156,7 @@ where
     }
     server.transactions.now_waits(&refused, &server.daemon);
     leave_out(refused, &server.transactions.ledger);
+    server.daemon.has_loaded(&protected, &server.transactions.ledger.running().tree());
     if let Some(via) = recorded {
         let running = server.transactions.ledger.running();
         let change = Change { via, running, kept, warnings, provisional: None };
@@ -332,6 +335,8 @@ impl<T: Fn(Event)> Server<T> {
         }
         // What has gone is made again,
         forget(&mut self.removed, &mut self.daemon);
+        let protected = super::wanted(&settings);
+        self.daemon.has_loaded(&BTreeMap::new(), &old);
         let refused = self.daemon.apply(settings, Policy::EachPath).await;
         self.transactions.now_waits(&refused, &self.daemon);
         let (refused, retried) = without_retried(refused);
@@ -342,6 +347,7 @@ impl<T: Fn(Event)> Server<T> {
         }
         ledger.has_loaded(hash, Running::new(&tree).text());
         running.take_over(tree, &refused, &old);
+        self.daemon.has_loaded(&protected, &running.tree());
         let change = Change { via: Via::Reload, running, kept, warnings, provisional: None };
         self.transactions.record(change).await;
         let names: Vec<String> = refused.keys().map(ToString::to_string).collect();

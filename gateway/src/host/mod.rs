@@ -264,12 +264,24 @@ impl Host {
         state.held = Some(without_interfaces(&merged(&state.wanted, &state.kept)));
     }
 
+    /// Closes what a part of a configuration is to protect that was refused before anything was made of it.
+    pub fn close_refused(&self, protected: &BTreeMap<String, Wants>) {
+        let mut state = self.lock();
+        for (name, wants) in protected {
+            state.wanted.entry(name.clone()).or_insert_with(|| wants.without_interface());
+        }
+    }
+
     /// Opens what was only held, but for what a configuration protects of which a part was refused: these are its wants. Without
     /// a configuration, what was closed stays so.
     pub fn release(&self, protected: Option<&BTreeMap<String, Wants>>) {
         let mut state = self.lock();
         let held = state.held.take().unwrap_or_default();
         if let Some(protected) = protected {
+            // No service knows what was refused before anything was made of it.
+            state
+                .wanted
+                .retain(|name, wants| protected.contains_key(name) || *wants != wants.without_interface());
             state.kept = kept::left(&held, protected, &state.wanted);
             kept::log(&state.kept);
         }
@@ -402,8 +414,16 @@ fn without_interfaces(wanted: &Wanted) -> Wanted {
     wanted.iter().map(|(name, wants)| (name.clone(), wants.without_interface())).collect()
 }
 
+/// What of a file's wants is not in force, as a part of the file was refused: it has no interface.
+pub fn left_out(
+    of_file: &BTreeMap<String, Wants>,
+    in_force: &BTreeMap<String, Wants>,
+) -> BTreeMap<String, Wants> {
+    kept::left_out(of_file, in_force)
+}
+
 /// What is wanted, with what is held closed.
-fn merged(wanted: &Wanted, held: &Wanted) -> Wanted {
+pub(crate) fn merged(wanted: &Wanted, held: &Wanted) -> Wanted {
     let mut merged = wanted.clone();
     for (name, held) in held {
         let both = merged.get(name).map_or_else(|| held.clone(), |wants| held.and(wants));

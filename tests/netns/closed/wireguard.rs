@@ -3,6 +3,8 @@
 use super::{PATIENCE, V6, WORLD, WORLD_6, ends, lab, leaks, open, reaches, running, traces, tunnel};
 use crate::daemon::key_pair;
 use crate::ipsec::{GROUPS, Gateway};
+use crate::openvpn_ends::write_keys;
+use crate::openvpn_tree::body;
 use lab::taken::Taken;
 use lab::{Lab, wait_until};
 use rustix::process::Signal;
@@ -189,6 +191,71 @@ fn a_prefix_that_moves_to_an_interface_that_is_refused_stays_closed() {
     a.write(&(without + &second(51_999, "10.20.0.0/16")));
     assert!(a.0.reload().contains("is in force"));
     inside("wg1");
+}
+
+fn commits(a: &Gateway, edit: &str) {
+    let mut command = a.command("configure");
+    let output = command.args(["-c", edit, "-c", "commit"]).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn what_a_start_or_a_reload_refused_stays_closed_through_commits_about_other_things() {
+    let Some(mut lab) = lab() else { return };
+    let others = second(51_998, "10.22.0.0/16");
+    let (a, taken) = with_refused(&mut lab, &others);
+    for mtu in [1400, 1390] {
+        commits(&a, &format!("set interfaces wireguard wg1 mtu {mtu}"));
+        assert!(!leaks(&lab, "0.0.0.0", "10.20.0.8"), "after a commit");
+    }
+    assert!(a.0.reload().contains("is not in force for interfaces wireguard wg0,"));
+    commits(&a, "set interfaces wireguard wg1 mtu 1380");
+    assert!(!leaks(&lab, "0.0.0.0", "10.20.0.8"), "after a reload and a commit");
+    // A served interface opens what is deleted of it.
+    commits(&a, "delete interfaces wireguard wg1");
+    assert!(lab.ip("a", "route get 10.22.0.8").is_ok_and(|way| way.contains("dev outside")));
+    assert!(!leaks(&lab, "0.0.0.0", "10.20.0.8"));
+    drop(taken);
+    assert!(a.0.reload().contains("is in force"));
+    assert!(lab.ip("a", "route get 10.20.0.8").is_ok_and(|way| way.contains("dev wg0")));
+    // With that, nothing is left out any more.
+    commits(&a, "delete interfaces wireguard wg0");
+    assert!(reaches(&lab, "0.0.0.0", "10.20.0.8"));
+}
+
+#[test]
+fn an_openvpn_client_that_a_reload_refuses_closes_what_it_is_for_until_it_is_deleted() {
+    let Some(mut lab) = lab() else { return };
+    let others = second(51_998, "10.22.0.0/16");
+    let a = running(&mut lab, &others);
+    assert!(reaches(&lab, "0.0.0.0", WORLD));
+    let files = tempfile::tempdir().expect("a folder");
+    write_keys(&files);
+    let key = |name: &str| body(&files, name);
+    let pki = format!(
+        "set pki ca ca certificate {}\nset pki certificate own certificate {}\nset pki certificate own private key {}\n",
+        key("ca.pem"),
+        key("client.pem"),
+        key("client.key")
+    );
+    let lines = [
+        "mode client",
+        "remote-host 192.168.77.2",
+        "replace-default-route",
+        "tls ca-certificate ca",
+        "tls certificate own",
+        "openvpn-option 'tls-crypt /nowhere/key'",
+    ];
+    let client = pki + &lines.map(|line| format!("set interfaces openvpn vtun0 {line}\n")).concat();
+    a.write(&(others.clone() + &client));
+    let said = a.0.reload();
+    assert!(said.contains("is not in force for interfaces openvpn vtun0,"), "{said}");
+    assert!(!leaks(&lab, "0.0.0.0", WORLD), "it is refused before anything is made of it");
+    commits(&a, "set interfaces wireguard wg1 mtu 1400");
+    assert!(!leaks(&lab, "0.0.0.0", WORLD), "after a commit");
+    a.write(&others);
+    assert!(a.0.reload().contains("is in force"));
+    assert!(reaches(&lab, "0.0.0.0", WORLD), "it is no longer to be protected");
 }
 
 #[test]
