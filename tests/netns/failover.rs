@@ -270,10 +270,11 @@ fn packets_take_the_first_tunnel_that_is_up_and_none_leaves_in_clear() {
 }
 
 fn watch(sites: &mut Sites) {
-    sites.becomes("wg0");
-    assert_eq!(sites.way(), "wg0");
+    // The first that is up may be another one.
     wait_until(PATIENCE, || Sites::shown(&sites.branch, &[]).matches(" up ").count() == 3)
         .unwrap_or_else(|error| panic!("{error}: {}", Sites::shown(&sites.branch, &[])));
+    sites.becomes("wg0");
+    assert_eq!(sites.way(), "wg0");
 
     sites.lab.ip("office", "link set one down").expect("set");
     sites.becomes("ipsec0");

@@ -73,11 +73,15 @@ pub(super) fn save(session: &mut Session, line: &Line<'_>) -> Result<Reply, Fail
     if let Some(pending) = now.confirm.as_ref().filter(|_| is_own) {
         return Err(unconfirmed(pending).into());
     }
-    let warning = if session.is_changed() {
-        "Warning: you have uncommitted changes that will not be saved.\n\n"
-    } else {
-        ""
-    };
+    let mut warning = String::new();
+    if session.is_changed() {
+        warning += "Warning: you have uncommitted changes that will not be saved.\n\n";
+    }
+    if !now.refused.is_empty() {
+        let places = now.refused.join(", ");
+        let fix = "fix: postern status says why; a commit or postern reload tries again";
+        let _ = write!(warning, "Warning: {places}: saved, but not in force, as it was refused\n  {fix}\n\n");
+    }
     let text = written(&now, &name)?;
     match Target::of(&name)? {
         Target::Elsewhere(location) => way(&location).put(None, &text)?,

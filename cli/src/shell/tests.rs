@@ -19,6 +19,7 @@ struct Kept {
     saved: Option<Saved>,
     file: String,
     confirm: Option<Unconfirmed>,
+    refused: Vec<String>,
     /// Who made the last revision, if it was not this session.
     other: Option<String>,
     /// The daemon does not answer any more, from the next commit on.
@@ -42,6 +43,7 @@ impl Router for Fake {
             saved: kept.saved.as_ref().is_some_and(|saved| saved.revision == kept.revisions.len() as u64),
             confirm: kept.confirm.clone(),
             read_only: None,
+            refused: kept.refused.clone(),
             text: SecretText::from(text),
         })
     }
@@ -341,6 +343,9 @@ fn files_are_saved_loaded_and_merged() {
     test.session.file.clone_from(&path);
     assert_eq!(test.says("save"), format!("Saving configuration to '{path}'...\nDone\n"));
     assert_eq!(std::fs::read_to_string(&path).expect("written"), TEXT);
+    test.fake.0.borrow_mut().refused.push("interfaces wireguard wg0".to_owned());
+    assert!(test.says("save").starts_with("Warning: interfaces wireguard wg0: saved, but not in force, "));
+    test.fake.0.borrow_mut().refused.clear();
     let hash = test.fake.0.borrow().saved.as_ref().map(|saved| saved.hash.clone());
     assert_eq!(hash.map(|hash| hash.len()), Some(64));
     let boot = folder.path().join("a.boot").to_string_lossy().into_owned();

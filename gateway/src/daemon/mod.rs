@@ -27,8 +27,8 @@ use crate::firewall::FirewallService;
 use crate::health;
 use crate::health::service::HealthService;
 use crate::helper::Connection;
+use crate::host::Host;
 use crate::host::wants::Wants;
-use crate::host::{Host, left_out, merged};
 use crate::https::{EnrollmentService, HttpsService, MetricsService, PageService, Process};
 use crate::ipsec::service::IpsecService;
 #[cfg(not(feature = "openvpn"))]
@@ -48,11 +48,14 @@ use crate::secgw::service::SecgwService;
 use crate::service::{Context, Policy, Refusal, Refused, Requirements, Service, View};
 use crate::tunnel_interface::Removed;
 use crate::wireguard::service::WireGuardService;
-use config::{Path, Settings, Tree};
+use config::settings::FailoverGroup;
+use config::{Path, Settings};
 use crypto::choice::{Choice, Rules as EngineRules, Subject};
 use crypto::machine::Machine;
+use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use steps::Terms;
 use tokio::sync::mpsc;
 
 /// What is served: one line each.
@@ -87,6 +90,23 @@ pub fn engine_rules(
 /// What the host is to know for these settings, by interface.
 pub fn wanted(settings: &Settings) -> BTreeMap<String, Wants> {
     services().iter().flat_map(|service| service.wants(settings)).collect()
+}
+
+/// The prefixes that tunnels of other interfaces than this one protect, with the names of those. What a fail-over group has on both is
+/// not counted.
+pub fn protected_elsewhere(settings: &Settings, interface: &str) -> Vec<(String, IpNet)> {
+    let is_member = |group: &&FailoverGroup| group.members.iter().any(|member| member.interface == interface);
+    let shared: BTreeSet<IpNet> = settings
+        .failover
+        .values()
+        .filter(is_member)
+        .flat_map(|group| group.prefixes.iter().copied())
+        .collect();
+    let others = wanted(settings).into_iter().filter(|(name, _)| name != interface);
+    let prefixes = |(name, wants): (String, Wants)| {
+        wants.prefixes().map(|prefix| (name.clone(), prefix)).collect::<Vec<_>>()
+    };
+    others.flat_map(prefixes).filter(|(_, prefix)| !shared.contains(prefix)).collect()
 }
 
 /// What settings need of the machine.
@@ -143,8 +163,6 @@ pub struct Daemon {
     services: Vec<Box<dyn Service>>,
     /// What the configuration in force decides about the engines.
     engine_rules: EngineRules,
-    /// What the file is to protect that is not in force: commits, which know nothing of it, keep it closed.
-    left_out: BTreeMap<String, Wants>,
     /// Whether nothing is to stay closed at the end.
     open_at_exit: bool,
     /// What the machine does not have, as was logged.
@@ -194,16 +212,7 @@ impl Daemon {
             opener,
         };
         let engine_rules = EngineRules::default();
-        let left_out = BTreeMap::new();
-        Self {
-            context,
-            services,
-            engine_rules,
-            left_out,
-            open_at_exit: false,
-            advised: BTreeSet::new(),
-            shown,
-        }
+        Self { context, services, engine_rules, open_at_exit: false, advised: BTreeSet::new(), shown }
     }
 
     /// Whether there is any interface.
@@ -218,18 +227,26 @@ impl Daemon {
 
     /// Makes everything what `settings` says. What was refused, by its path in the configuration, is what it was before; and so
     /// is everything else, if that is the policy, unless what was refused is tried again by itself.
-    pub async fn apply(&mut self, mut settings: Settings, policy: Policy) -> Refused {
+    pub async fn apply(&mut self, settings: Settings, policy: Policy) -> Refused {
+        let terms = match policy {
+            Policy::EachPath => Terms::EachPath,
+            Policy::AllOrNothing => Terms::AllBut(BTreeSet::new()),
+        };
+        self.apply_on(&terms, settings).await
+    }
+
+    async fn apply_on(&mut self, terms: &Terms, mut settings: Settings) -> Refused {
         let Requirements { needs, ciphers, .. } = requirements(&settings);
         self.measure(ciphers);
         // First: it may be stopped meanwhile.
         let open_at_exit = std::mem::replace(&mut self.open_at_exit, settings.open_at_exit);
-        let protected = merged(&wanted(&settings), &self.left_out);
+        let protected = wanted(&settings);
         let rules = engine_rules(std::mem::take(&mut settings.crypto));
         self.context.engines.set_rules(rules.clone());
         // A prefix may go from one tunnel to another: it is closed in between.
         self.context.host.hold();
-        let refused = steps::apply(&mut self.services, settings, policy, &self.context).await;
-        if policy == Policy::AllOrNothing && !is_in_force(&refused) {
+        let refused = steps::apply(&mut self.services, settings, terms, &self.context).await;
+        if !terms.allow(&refused) {
             self.context.host.release(None);
             self.context.engines.set_rules(self.engine_rules.clone());
             self.open_at_exit = open_at_exit;
@@ -238,7 +255,7 @@ impl Daemon {
             self.shown.add_refused(shown_refusals(&refused).filter(|(path, _)| pending.contains(path)));
             return refused;
         }
-        if policy == Policy::EachPath {
+        if !refused.is_empty() {
             self.context.host.close_refused(&protected);
         }
         self.context.host.release(Some(&protected));
@@ -252,14 +269,6 @@ impl Daemon {
         }
         self.shown.set_needs(needs);
         refused
-    }
-
-    /// Notes what of a file is in force, which was loaded: the rest stays closed until the file is loaded again. Without a file,
-    /// nothing was left out of it.
-    pub fn has_loaded(&mut self, of_file: &BTreeMap<String, Wants>, in_force: &Tree) {
-        // Revisions of another version may not be readable: then nothing counts as in force.
-        let in_force = Settings::new(in_force).map(|(settings, _)| wanted(&settings)).unwrap_or_default();
-        self.left_out = left_out(of_file, &in_force);
     }
 
     /// Has the engines measured for ciphers that the configuration is the first to need. The first key would wait for it
@@ -332,11 +341,6 @@ impl Daemon {
 #[derive(Debug, thiserror::Error)]
 #[error("interface {0} was deleted by another program\n  fix: postern reload")]
 struct Deleted(String);
-
-/// Whether a configuration is in force of which this was refused: what is tried again by itself does not keep the rest back.
-fn is_in_force(refused: &Refused) -> bool {
-    refused.values().all(Refusal::is_temporary)
-}
 
 /// Refusals as the API shows them.
 fn shown_refusals(refused: &Refused) -> impl Iterator<Item = (Path, model::Refused)> {

@@ -30,9 +30,8 @@ use crate::secgw::Opener;
 use crate::service::{Policy, Refusal, Refused};
 use crate::tunnel_interface::Removed;
 use crate::unix_socket::SocketError;
-use config::{Tree, diff};
+use config::diff;
 use crypto::choice::{Choice, Subject};
-use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -134,8 +133,7 @@ where
     let kept = settings.commit_revisions;
     let (events, removed) = mpsc::unbounded_channel();
     // First, before steps that take time or may fail.
-    let protected = super::wanted(&settings);
-    let host = Host::start(protected.clone())?;
+    let host = Host::start(super::wanted(&settings))?;
     let engines = engines(&super::requirements(&settings).ciphers)?;
     let machine = Client::new(machine, file.path());
     let name_servers = name_servers.map(NameServers::start).transpose()?;
@@ -155,8 +153,7 @@ where
         return Err(ServeError::Nothing(error));
     }
     server.transactions.now_waits(&refused, &server.daemon);
-    leave_out(refused, &server.transactions.ledger);
-    server.daemon.has_loaded(&protected, &server.transactions.ledger.running().tree());
+    note_refused(refused, &server.transactions.ledger);
     if let Some(via) = recorded {
         let running = server.transactions.ledger.running();
         let change = Change { via, running, kept, warnings, provisional: None };
@@ -287,26 +284,27 @@ impl<T: Fn(Event)> Server<T> {
         }
         undone.begin_undoing();
         ledger.set_provisional(Some(undone.clone()));
-        let Some((tree, settings, warnings)) = checked(undone.before.tree()) else {
+        let Some((_, settings, warnings)) = checked(undone.before.tree()) else {
             undone.fails("it cannot be read".to_owned(), since_boot());
             ledger.set_provisional(Some(undone));
             return Some(());
         };
         let kept = settings.commit_revisions;
-        let old = ledger.running().tree();
         forget(&mut self.removed, &mut self.daemon);
         let refused = stop.unless_ordered(Box::pin(self.daemon.apply(settings, Policy::EachPath))).await?;
         fault::point("applied");
         self.transactions.now_waits(&refused, &self.daemon);
-        let (refused, _) = without_retried(refused);
+        let running = undone.before.back_from(&ledger.running().tree(), &refused);
+        // What was refused before does not keep it from being undone.
+        let (mut refused, _) = without_retried(refused);
+        refused.retain(|path, _| !undone.before.refused().contains(path));
         let is_undone = refused.is_empty();
         if !is_undone {
             undone.cannot_be_undone(&refused);
         }
-        let mut running = ledger.running();
-        running.take_over(tree, &refused, &old);
         let provisional = (!is_undone).then_some(undone);
         if !is_undone && running.text().bytes() == ledger.running().text().bytes() {
+            ledger.set_running(running);
             ledger.set_provisional(provisional);
             return Some(());
         }
@@ -327,27 +325,23 @@ impl<T: Fn(Event)> Server<T> {
         let Read { tree, settings, warnings, hash, .. } = read;
         let kept = settings.commit_revisions;
         let ledger = Arc::clone(&self.transactions.ledger);
-        let mut running = ledger.running();
-        let old = running.tree();
+        let old = ledger.running().tree();
         let changes: Vec<String> = diff::diff(&old, &tree).iter().map(ToString::to_string).collect();
         for change in &changes {
             tracing::info!("{change}");
         }
         // What has gone is made again,
         forget(&mut self.removed, &mut self.daemon);
-        let protected = super::wanted(&settings);
-        self.daemon.has_loaded(&BTreeMap::new(), &old);
         let refused = self.daemon.apply(settings, Policy::EachPath).await;
         self.transactions.now_waits(&refused, &self.daemon);
+        let running = Running::new(&tree).but(&refused);
         let (refused, retried) = without_retried(refused);
         // and what went meanwhile is not in force.
         let gone = forget(&mut self.removed, &mut self.daemon);
         for error in refused.values() {
             tracing::error!("{error}");
         }
-        ledger.has_loaded(hash, Running::new(&tree).text());
-        running.take_over(tree, &refused, &old);
-        self.daemon.has_loaded(&protected, &running.tree());
+        ledger.has_loaded(hash, running.text());
         let change = Change { via: Via::Reload, running, kept, warnings, provisional: None };
         self.transactions.record(change).await;
         let names: Vec<String> = refused.keys().map(ToString::to_string).collect();
@@ -390,17 +384,13 @@ async fn next(
     }
 }
 
-/// Logs what failed at the start. What is not retried by itself is taken out of the configuration in force.
-fn leave_out(refused: Refused, ledger: &Ledger) {
+/// Logs and notes what failed at the start and is not retried by itself.
+fn note_refused(refused: Refused, ledger: &Ledger) {
     let refused = without_retried(refused).0;
     for (path, error) in &refused {
         tracing::error!("{error}\n  {path} is not served, and what it protects stays blocked");
     }
-    if !refused.is_empty() {
-        let mut running = ledger.running();
-        running.take_over(running.tree(), &refused, &Tree::default());
-        ledger.set_running(running);
-    }
+    ledger.set_running(ledger.running().but(&refused));
 }
 
 /// Logs what is retried by itself, and separates it from the rest.

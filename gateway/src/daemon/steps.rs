@@ -14,7 +14,7 @@
 //! What cannot be undone without loss comes late, when little is left that may be refused. If the firewall is refused, nothing of the
 //! rest is carried out under any policy: forwarding or NAT could let in what the firewall was to drop.
 
-use super::{fault, is_in_force};
+use super::fault;
 use crate::host::occupied;
 use crate::service::{Context, Phase, Policy, Refusal, Refused, Service, Step};
 use crate::tunnel_interface::binding::{RELEASE, becomes_free};
@@ -39,16 +39,47 @@ struct PortInUse {
 #[error("{0}: not applied, as firewall was refused")]
 struct NotBegun(Path);
 
-/// Makes everything what `settings` says, as far as `policy` lets it; what was refused.
+/// What becomes of the rest if a part is refused.
+pub(super) enum Terms {
+    /// It is in force.
+    EachPath,
+    /// It is not either, unless the part is one of these, which were refused before.
+    AllBut(BTreeSet<Path>),
+}
+
+impl Terms {
+    /// The policy for a part.
+    fn of(&self, path: &Path) -> Policy {
+        match self {
+            Self::AllBut(before) if !before.contains(path) => Policy::AllOrNothing,
+            Self::EachPath | Self::AllBut(_) => Policy::EachPath,
+        }
+    }
+
+    /// Whether a configuration is in force of which this was refused: what is tried again by itself does not keep the rest back.
+    pub(super) fn allow(&self, refused: &Refused) -> bool {
+        let is_allowed =
+            |(path, refusal): (&Path, &Refusal)| refusal.is_temporary() || self.of(path) == Policy::EachPath;
+        refused.iter().all(is_allowed)
+    }
+
+    /// What keeps a configuration from being in force.
+    pub(super) fn faults(&self, mut refused: Refused) -> Refused {
+        refused.retain(|path, _| self.of(path) == Policy::AllOrNothing);
+        refused
+    }
+}
+
+/// Makes everything what `settings` says, as far as the terms let it; what was refused.
 pub(super) async fn apply(
     services: &mut [Box<dyn Service>],
     settings: Settings,
-    policy: Policy,
+    terms: &Terms,
     context: &Context,
 ) -> Refused {
-    let (steps, mut refused) = plan(services, settings, policy, context).await;
-    if policy == Policy::EachPath || is_in_force(&refused) {
-        carry_out(services, &steps, policy, context, &mut refused).await;
+    let (steps, mut refused) = plan(services, settings, terms, context).await;
+    if terms.allow(&refused) {
+        carry_out(services, &steps, terms, context, &mut refused).await;
     }
     for service in services {
         service.finish().await;
@@ -62,7 +93,7 @@ pub(super) async fn would_refuse(
     settings: Settings,
     context: &Context,
 ) -> Refused {
-    let (_, refused) = plan(services, settings, Policy::AllOrNothing, context).await;
+    let (_, refused) = plan(services, settings, &Terms::AllBut(BTreeSet::new()), context).await;
     for service in services {
         service.finish().await;
     }
@@ -73,7 +104,7 @@ pub(super) async fn would_refuse(
 async fn plan(
     services: &mut [Box<dyn Service>],
     mut settings: Settings,
-    policy: Policy,
+    terms: &Terms,
     context: &Context,
 ) -> (Vec<Numbered>, Refused) {
     let (mut steps, mut refused) = (Vec::new(), Refused::new());
@@ -84,7 +115,7 @@ async fn plan(
     }
     let needed: BTreeSet<u16> = steps.iter().flat_map(|(_, step)| step.needs.iter().copied()).collect();
     steps.sort_by_key(|(_, step)| order(step, &needed));
-    refuse_ports(services, &steps, policy, context, &mut refused).await;
+    refuse_ports(services, &steps, terms, context, &mut refused).await;
     (steps, refused)
 }
 
@@ -92,7 +123,7 @@ async fn plan(
 async fn refuse_ports(
     services: &mut [Box<dyn Service>],
     steps: &[Numbered],
-    policy: Policy,
+    terms: &Terms,
     context: &Context,
     refused: &mut Refused,
 ) {
@@ -106,9 +137,9 @@ async fn refuse_ports(
         let path = step.path.clone();
         let error = PortInUse { path: path.clone(), port, by: occupied::port(port) };
         refused.insert(path, Refusal::new(error, false));
-        if policy == Policy::EachPath {
+        if terms.of(&step.path) == Policy::EachPath {
             // The path is refused already.
-            let _ = undo(&mut services[*number], step, policy, context).await;
+            let _ = undo(&mut services[*number], step, Policy::EachPath, context).await;
         }
     }
 }
@@ -140,7 +171,7 @@ fn order(step: &Step, needed: &BTreeSet<u16>) -> u8 {
 async fn carry_out(
     services: &mut [Box<dyn Service>],
     steps: &[Numbered],
-    policy: Policy,
+    terms: &Terms,
     context: &Context,
     refused: &mut Refused,
 ) {
@@ -160,8 +191,11 @@ async fn carry_out(
         if is_unfinished {
             continue;
         }
-        let is_undone = |(_, done): &&Numbered| policy == Policy::AllOrNothing || done.path == *path;
-        for (number, step) in done.iter().copied().filter(is_undone).rev() {
+        let policy = terms.of(path);
+        let (undone, rest): (Vec<&Numbered>, Vec<&Numbered>) =
+            done.into_iter().partition(|(_, done)| policy == Policy::AllOrNothing || done.path == *path);
+        done = rest;
+        for (number, step) in undone.into_iter().rev() {
             if let Err(refusal) = undo(&mut services[*number], step, policy, context).await {
                 refused.entry(step.path.clone()).or_insert(refusal);
             }

@@ -20,7 +20,7 @@ use super::order::Stop;
 use super::provisional::Provisional;
 use super::rejected::{Rejected, invalid, problem};
 use super::running::Running;
-use super::{fault, is_in_force};
+use super::{fault, steps::Terms};
 use crate::api::model::{Commit, Committed, SecretText, Via};
 use crate::clock::{since_boot, utc};
 use crate::service::{Policy, Refusal, Refused};
@@ -90,23 +90,25 @@ impl Transactions {
         };
         let header = self.header(&request, &ready.candidate);
         let Ready { candidate: Candidate { tree, text, settings, warnings: all, .. }, .. } = ready;
+        let before = self.ledger.running();
+        let terms = Terms::AllBut(before.refused_in(&tree));
         let new = Running::printed(tree, text);
         let pending = match prepare(&archive, header, &new).await {
             Ok(pending) => pending,
             Err(error) => return Some(Err(error.into())),
         };
-        let (kept, before) = (settings.commit_revisions, self.ledger.running());
+        let kept = settings.commit_revisions;
         let open_at_exit = daemon.open_at_exit;
-        let applied = stop.unless_ordered(Box::pin(daemon.apply(settings, Policy::AllOrNothing))).await;
+        let applied = stop.unless_ordered(Box::pin(daemon.apply_on(&terms, settings))).await;
         let Some(refused) = applied else {
             // It is not in force, and does not say what is open now.
             daemon.open_at_exit = open_at_exit;
             return None;
         };
         fault::point("applied");
-        if !is_in_force(&refused) {
+        if !terms.allow(&refused) {
             drop(pending);
-            return Some(Err(Rejected::Errors(candidate::refused(&refused))));
+            return Some(Err(Rejected::Errors(candidate::refused(&terms.faults(refused)))));
         }
         let header = match publish(&archive, pending, kept).await {
             Ok(header) => header,
@@ -118,7 +120,7 @@ impl Transactions {
         self.warned = all.into_iter().collect();
         let provisional = header.confirm.map(|confirm| Provisional::new(header.revision, confirm, before));
         let confirm = provisional.as_ref().map(|it| it.shown(since_boot()));
-        self.ledger.put_in_force(new, header.revision, provisional);
+        self.ledger.put_in_force(new.but(&refused), header.revision, provisional);
         tell(&header, &ready.changes);
         let warnings = ready.warnings.into_iter().chain(self.not_told(&refused)).collect();
         self.now_waits(&refused, daemon);
@@ -130,7 +132,7 @@ impl Transactions {
         let is_new = |(path, refusal): &(&Path, &Refusal)| {
             self.waiting.get(*path).is_none_or(|told| *told != refusal.to_string())
         };
-        let new = refused.iter().filter(is_new);
+        let new = refused.iter().filter(|(_, refusal)| refusal.is_temporary()).filter(is_new);
         new.map(|(_, refusal)| format!("{refusal}\n  it is tried again")).collect()
     }
 
@@ -145,10 +147,12 @@ impl Transactions {
     /// Goes back to what was in force before a commit that could not be recorded. What cannot is tried again.
     async fn undo(&self, before: Running, daemon: &mut Daemon) {
         let Some((_, settings, _)) = checked(before.tree()) else { return };
+        let terms = Terms::AllBut(before.refused().clone());
         let refused = daemon.apply(settings, Policy::EachPath).await;
-        if is_in_force(&refused) {
+        if terms.allow(&refused) {
             return;
         }
+        let refused = terms.faults(refused);
         let back_to = self.ledger.revision();
         let deadline = Deadline { minutes: 0, deadline: 0, back_to };
         let mut undone = Provisional::new(back_to, deadline, before);
@@ -164,13 +168,14 @@ impl Transactions {
         stop: &Stop,
     ) -> Option<Result<Committed, Rejected>> {
         let Ready { candidate, changes, is_same, warnings, .. } = ready;
+        let terms = Terms::AllBut(self.ledger.running().refused_in(&candidate.tree));
         let refused = if is_same {
             Refused::new()
         } else {
             stop.unless_ordered(Box::pin(daemon.would_refuse(candidate.settings))).await?
         };
-        if !is_in_force(&refused) {
-            return Some(Err(Rejected::Errors(candidate::refused(&refused))));
+        if !terms.allow(&refused) {
+            return Some(Err(Rejected::Errors(candidate::refused(&terms.faults(refused)))));
         }
         let warnings = warnings.into_iter().chain(self.not_told(&refused)).collect();
         Some(Ok(Committed { revision: self.ledger.revision(), changes, warnings, confirm: None }))

@@ -28,12 +28,6 @@ pub(super) fn left(held: &Wanted, configured: &Wanted, now: &Wanted) -> Wanted {
     left
 }
 
-/// What of a file's wants the configuration in force does not protect, as a part of the file was refused.
-pub(super) fn left_out(of_file: &Wanted, in_force: &Wanted) -> Wanted {
-    let present = prefixes(in_force);
-    of(of_file, |prefix| !present.contains(&prefix))
-}
-
 /// Says what stays closed: packets to it are refused though no tunnel shows it.
 pub(super) fn log(kept: &Wanted) {
     let prefixes: Vec<String> = prefixes(kept).iter().map(ToString::to_string).collect();
@@ -80,13 +74,6 @@ mod tests {
         assert_eq!(left_of(&before, &["10.1.0.0/16", "10.3.0.0/16"]), ["10.1.0.0/16"]);
         assert_eq!(left_of(&before, &["10.1.7.0/24"]), ["10.1.7.0/24"], "a part of it");
         assert_eq!(left_of(&before, &["10.0.0.0/8"]), ["10.1.0.0/16", "10.2.0.0/16"], "within another");
-    }
-
-    #[test]
-    fn what_a_file_protects_more_than_is_in_force_was_left_out() {
-        let file = wanted(&[("wg0", &["10.1.0.0/16"]), ("wg1", &["10.2.0.0/16", "10.1.0.0/16"])]);
-        let left_out = left_out(&file, &wanted(&[("wg0", &["10.1.0.0/16"])]));
-        assert_eq!(left_out, wanted(&[("wg1", &["10.2.0.0/16"])]));
     }
 
     #[test]

@@ -264,12 +264,15 @@ impl Host {
         state.held = Some(without_interfaces(&merged(&state.wanted, &state.kept)));
     }
 
-    /// Closes what a part of a configuration is to protect that was refused before anything was made of it.
+    /// Closes what parts of a configuration are to protect that were refused: until [`Self::release`] all of it, and from then on what
+    /// no interface has.
     pub fn close_refused(&self, protected: &BTreeMap<String, Wants>) {
         let mut state = self.lock();
         for (name, wants) in protected {
             state.wanted.entry(name.clone()).or_insert_with(|| wants.without_interface());
         }
+        let held = state.held.take().unwrap_or_default();
+        state.held = Some(merged(&held, &without_interfaces(protected)));
     }
 
     /// Opens what was only held, but for what a configuration protects of which a part was refused: these are its wants. Without
@@ -414,16 +417,8 @@ fn without_interfaces(wanted: &Wanted) -> Wanted {
     wanted.iter().map(|(name, wants)| (name.clone(), wants.without_interface())).collect()
 }
 
-/// What of a file's wants is not in force, as a part of the file was refused: it has no interface.
-pub fn left_out(
-    of_file: &BTreeMap<String, Wants>,
-    in_force: &BTreeMap<String, Wants>,
-) -> BTreeMap<String, Wants> {
-    kept::left_out(of_file, in_force)
-}
-
 /// What is wanted, with what is held closed.
-pub(crate) fn merged(wanted: &Wanted, held: &Wanted) -> Wanted {
+fn merged(wanted: &Wanted, held: &Wanted) -> Wanted {
     let mut merged = wanted.clone();
     for (name, held) in held {
         let both = merged.get(name).map_or_else(|| held.clone(), |wants| held.and(wants));

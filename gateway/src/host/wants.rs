@@ -50,7 +50,7 @@ impl Wants {
     }
 
     /// What it protects.
-    pub(super) fn prefixes(&self) -> impl Iterator<Item = IpNet> {
+    pub fn prefixes(&self) -> impl Iterator<Item = IpNet> {
         self.closed.iter().map(|(prefix, _)| *prefix).chain(self.networks.behind.keys().copied())
     }
 

@@ -224,6 +224,60 @@ fn what_a_start_or_a_reload_refused_stays_closed_through_commits_about_other_thi
 }
 
 #[test]
+fn a_refused_part_outlives_saving_and_restarts() {
+    let Some(mut lab) = lab() else { return };
+    let others = second(51_998, "10.22.0.0/16");
+    let (mut a, taken) = with_refused(&mut lab, &others);
+    commits(&a, "set interfaces wireguard wg1 mtu 1400");
+    let says = |a: &Gateway, words: &[&str]| {
+        let words: Vec<&str> = words.iter().flat_map(|it| ["-c", it]).collect();
+        let output = a.command("configure").args(words).output().expect("it runs");
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    let said = says(&a, &["save"]);
+    assert!(said.contains("interfaces wireguard wg0: saved, but not in force"), "{said}");
+    let file = std::fs::read_to_string(&a.0.file).expect("it is there");
+    assert!(file.contains("wg1 mtu 1400") && file.contains("wg0 port 51999"), "{file}");
+    // A commit that is not saved, and a restart in the same boot.
+    commits(&a, "set interfaces wireguard wg1 mtu 1390");
+    for signal in [Signal::KILL, Signal::TERM] {
+        lab.kill(a.0.process.expect("it runs"), signal);
+        assert!(!leaks(&lab, "0.0.0.0", "10.20.0.8"), "while no daemon runs");
+        a.0.start(&mut lab);
+        assert!(!leaks(&lab, "0.0.0.0", "10.20.0.8"), "after a restart");
+        commits(
+            &a,
+            &format!("set interfaces wireguard wg1 mtu {}", if signal == Signal::KILL { 1380 } else { 1370 }),
+        );
+        assert!(!leaks(&lab, "0.0.0.0", "10.20.0.8"), "after a commit");
+    }
+    // A commit that is about the part fails by it.
+    let edit = "set interfaces wireguard wg0 peer b allowed-ips 10.23.0.0/16";
+    let said = says(&a, &[edit, "commit"]);
+    assert!(said.contains("UDP port 51999 is in use"), "{said}");
+    // A part that no file has: a commit puts it in force, and a restart refuses it.
+    lab.ip("b", "address add 10.24.0.8/32 dev lo").expect("an address");
+    let third = second(51_997, "10.24.0.0/16").replace("wg1", "wg3");
+    let edits: Vec<&str> = third.lines().filter(|line| line.contains(" wg3 ")).chain(["commit"]).collect();
+    let said = says(&a, &edits);
+    assert!(lab.ip("a", "route get 10.24.0.8").is_ok_and(|way| way.contains("dev wg3")), "{said}");
+    lab.kill(a.0.process.expect("it runs"), Signal::KILL);
+    let second_port = lab.take("a", "0.0.0.0:51997").expect("free");
+    a.0.start(&mut lab);
+    commits(&a, "set interfaces wireguard wg1 mtu 1360");
+    lab.kill(a.0.process.expect("it runs"), Signal::KILL);
+    a.0.start(&mut lab);
+    assert!(!leaks(&lab, "0.0.0.0", "10.24.0.8"), "after two restarts");
+    drop((taken, second_port));
+    lab.kill(a.0.process.expect("it runs"), Signal::KILL);
+    a.0.start(&mut lab);
+    assert!(lab.ip("a", "route get 10.20.0.8").is_ok_and(|way| way.contains("dev wg0")), "it is tried again");
+    let commands = says(&a, &["run show configuration commands"]);
+    assert!(commands.contains("wg1 mtu 1360") && commands.contains("wg0 port 51999"), "{commands}");
+    assert!(lab.ip("a", "route get 10.24.0.8").is_ok_and(|way| way.contains("dev wg3")));
+}
+
+#[test]
 fn an_openvpn_client_that_a_reload_refuses_closes_what_it_is_for_until_it_is_deleted() {
     let Some(mut lab) = lab() else { return };
     let others = second(51_998, "10.22.0.0/16");

@@ -27,7 +27,7 @@ fn a_commit_whose_revision_is_damaged_is_undone_all_the_same() {
     let Some(mut router) = Router::new() else { return };
     tries(&router, 1300);
     stop(&mut router, Signal::KILL);
-    let_time_pass(&router, 4);
+    let_time_pass(&router, 8);
     router.start();
     assert_eq!(router.mtu(), 1300);
     router.damages(2);

@@ -85,6 +85,9 @@ pub struct InForce {
     pub confirm: Option<Unconfirmed>,
     /// Why nothing can be committed, if so, and what to do.
     pub read_only: Option<super::Problem>,
+    /// Paths of parts that the machine has refused: they are not in force as the lines say.
+    #[serde(default)]
+    pub refused: Vec<String>,
     /// Lines of `set`, with secrets.
     pub text: SecretText,
 }
