@@ -10,8 +10,8 @@ use super::limits::{
 use super::nat::Path;
 use crate::Time;
 use crate::bucket::{Bucket, aggregate};
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub(super) struct HalfOpenTable {
     swept: Option<Time>,
     /// Bytes of fragments held by all half-open SAs.
     held: usize,
+    /// Sources that hold fragments, by their bytes.
+    by_fragments: BTreeSet<(usize, IpAddr)>,
     /// The number of half-open SAs with a running job.
     worked_on: usize,
     /// The number of half-open SAs that wait for a revocation status.
@@ -52,8 +54,10 @@ pub(super) struct HalfOpenEntry {
     source: SocketAddr,
     /// Whether the initiator returned a cookie, so that its address is proven.
     is_proven: bool,
-    /// Bytes of its fragments.
+    /// Bytes of its fragments, and of messages that it keeps.
     held: usize,
+    /// Bytes of its fragments.
+    fragments: usize,
     /// Whether a job of it is running.
     is_worked_on: bool,
     /// Whether it waits for a revocation status.
@@ -63,7 +67,8 @@ pub(super) struct HalfOpenEntry {
 impl HalfOpenEntry {
     pub(super) fn new(initiator_spi: u64, path: Path, is_proven: bool) -> Self {
         let (is_worked_on, is_waiting) = (false, false);
-        Self { spi: initiator_spi, source: path.remote, is_proven, held: 0, is_worked_on, is_waiting }
+        let (held, fragments) = (0, 0);
+        Self { spi: initiator_spi, source: path.remote, is_proven, held, fragments, is_worked_on, is_waiting }
     }
 
     /// Whether the initiator returned a cookie.
@@ -76,9 +81,9 @@ impl HalfOpenEntry {
         Self { is_worked_on: true, ..self }
     }
 
-    /// The same entry with this size of held fragments, and whether it waits for a revocation status.
-    pub(super) fn holding(self, held: usize, is_waiting: bool) -> Self {
-        Self { held, is_waiting, ..self }
+    /// The same entry with this size of fragments and of kept messages, and whether it waits for a revocation status.
+    pub(super) fn holding(self, fragments: usize, kept: usize, is_waiting: bool) -> Self {
+        Self { held: fragments + kept, fragments, is_waiting, ..self }
     }
 }
 
@@ -88,6 +93,10 @@ struct Source {
     all: usize,
     /// The number of those with a cookie, which no other source can have sent.
     proven: usize,
+    /// Bytes of its fragments.
+    fragments: usize,
+    /// The SAs that hold them.
+    holders: BTreeSet<SessionId>,
     /// The budget for first messages that led to no SA: each counts like a half-open SA.
     wasted: Bucket,
     /// The same, for messages with a cookie.
@@ -98,7 +107,7 @@ impl Source {
     fn new(now: Time) -> Self {
         let bucket = |size: usize| Bucket::new(size as u32, HALF_OPEN_TIME / size as u32, now);
         let (wasted, proven_wasted) = (bucket(HALF_OPEN_SOURCE_COOKIE), bucket(HALF_OPEN_SOURCE));
-        Self { all: 0, proven: 0, wasted, proven_wasted }
+        Self { all: 0, proven: 0, fragments: 0, holders: BTreeSet::new(), wasted, proven_wasted }
     }
 
     fn wants_cookie(&mut self, now: Time) -> bool {
@@ -197,9 +206,33 @@ impl HalfOpenTable {
         HALF_OPEN_FRAGMENTS.saturating_sub(self.held)
     }
 
-    /// Whether the fragments of an entry fit into the memory limit.
+    /// Whether what an entry holds fits into the memory limit.
     pub(super) fn has_room(&self, entry: &HalfOpenEntry) -> bool {
         self.held + entry.held <= HALF_OPEN_FRAGMENTS
+    }
+
+    /// The SA that must drop its fragments to make room for those of an entry: one of the source that holds most. `None` if that is the
+    /// source of the entry itself. So a few sources cannot keep all others out.
+    pub(super) fn to_make_room(&self, entry: &HalfOpenEntry) -> Option<SessionId> {
+        let own = self.sources.get(&aggregate(entry.source.ip())).map_or(0, |source| source.fragments);
+        let (most, source) = self.by_fragments.last()?;
+        let source = self.sources.get(source).filter(|_| *most > own + entry.fragments)?;
+        source.holders.first().copied()
+    }
+
+    /// Counts the fragments of an SA for its source.
+    fn count(&mut self, source: IpAddr, id: SessionId, change: impl FnOnce(usize) -> usize) {
+        let Some(known) = self.sources.get_mut(&source) else { return };
+        let before = known.fragments;
+        known.fragments = change(before);
+        if known.fragments > before {
+            known.holders.insert(id);
+        } else {
+            known.holders.remove(&id);
+        }
+        let after = known.fragments;
+        self.by_fragments.remove(&(before, source));
+        self.by_fragments.extend((after > 0).then_some((after, source)));
     }
 
     pub(super) fn enter(&mut self, now: Time, id: SessionId, entry: HalfOpenEntry) {
@@ -212,9 +245,15 @@ impl HalfOpenTable {
             source.all += 1;
             source.proven += usize::from(entry.is_proven);
         }
+        if entry.fragments > 0 {
+            self.count(aggregate(entry.source.ip()), id, |before| before + entry.fragments);
+        }
     }
 
-    pub(super) fn leave(&mut self, now: Time, entry: HalfOpenEntry) {
+    pub(super) fn leave(&mut self, now: Time, id: SessionId, entry: HalfOpenEntry) {
+        if entry.fragments > 0 {
+            self.count(aggregate(entry.source.ip()), id, |before| before.saturating_sub(entry.fragments));
+        }
         self.held -= entry.held;
         self.worked_on -= usize::from(entry.is_worked_on);
         self.waiting -= usize::from(entry.is_waiting);
@@ -245,15 +284,48 @@ mod tests {
         };
         for spi in 0..HELD_TOTAL {
             assert!(half_open.may_hold());
-            half_open.enter(now, SessionId(spi as u64), entry(spi).holding(0, true));
+            half_open.enter(now, SessionId(spi as u64), entry(spi).holding(0, 0, true));
         }
         assert!(!half_open.may_hold());
         half_open.enter(now, SessionId(1 << 20), entry(1 << 20));
-        half_open.leave(now, entry(1 << 20));
+        half_open.leave(now, SessionId(1 << 20), entry(1 << 20));
         assert!(!half_open.may_hold(), "it did not wait");
-        half_open.leave(now, entry(7).holding(0, true));
+        half_open.leave(now, SessionId(7), entry(7).holding(0, 0, true));
         assert!(half_open.may_hold());
     }
+
+    #[test]
+    fn the_source_with_most_fragments_makes_room() {
+        let (mut table, now) = (HalfOpenTable::default(), Time::from_nanoseconds(1));
+        let entry = |source: u8, spi: u64, fragments: usize| {
+            let remote = ([198, 18, 0, source], 500).into();
+            let path = Path { local: ([192, 0, 2, 1], 500).into(), remote };
+            HalfOpenEntry::new(spi, path, true).holding(fragments, 0, false)
+        };
+        let each = HALF_OPEN_FRAGMENTS / 32;
+        for spi in 0..32 {
+            // One source has 20 parts of the memory, two have 6.
+            let source = if spi < 20 { 1 } else { 2 + (spi % 2) as u8 };
+            table.enter(now, SessionId(spi), entry(source, spi, each));
+        }
+        let new = entry(9, 99, 1000);
+        assert!(!table.has_room(&new));
+        assert_eq!(table.to_make_room(&new), Some(SessionId(0)));
+        table.leave(now, SessionId(0), entry(1, 0, each));
+        table.enter(now, SessionId(0), entry(1, 0, 0));
+        assert!(table.has_room(&new));
+        table.enter(now, SessionId(99), new);
+        let more = entry(1, 98, each);
+        assert!(!table.has_room(&more));
+        assert_eq!(table.to_make_room(&more), None, "its own source has most");
+        assert_eq!(table.to_make_room(&entry(2, 97, each)), Some(SessionId(1)));
+        for spi in 1..20 {
+            table.leave(now, SessionId(spi), entry(1, spi, each));
+        }
+        assert_eq!(table.to_make_room(&entry(2, 97, each)), None, "now that is the one with most");
+        assert_eq!(table.by_fragments.len(), 3);
+    }
+
     #[test]
     fn a_full_table_admits_none_until_an_entry_leaves() {
         let (mut table, now) = (HalfOpenTable::default(), Time::from_nanoseconds(1));
@@ -268,7 +340,7 @@ mod tests {
             table.enter(now, SessionId(number as u64), entry(number));
         }
         assert!(!table.admission(now, other).is_open);
-        table.leave(now, entry(7));
+        table.leave(now, SessionId(7), entry(7));
         assert!(table.admission(now, other).is_open);
     }
 }

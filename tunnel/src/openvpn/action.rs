@@ -148,6 +148,9 @@ pub enum Cause {
         "no answer within the handshake window: see the port, the firewall, and the tls-auth or tls-crypt key of both sides"
     )]
     HandshakeTimeout,
+    /// Many clients begin at once, and another one needed the place.
+    #[error("it has not authenticated yet, and another client needed the place")]
+    Crowd,
     /// The negotiation failed.
     #[error(transparent)]
     Key(#[from] session::KeyError),

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use std::net::SocketAddr;
 use tunnel::openvpn::channel::PacketError;
 use tunnel::openvpn::client::ClientWrap;
-use tunnel::openvpn::limits::{MAX_PENDING_SOURCE, RESET_ANSWERS};
+use tunnel::openvpn::limits::{MAX_PENDING, MAX_PENDING_SOURCE, RESET_ANSWERS};
 use tunnel::openvpn::packet::{Body, Lead, Opcode, SessionId};
 use tunnel::openvpn::server::{Rate, ServerWrap};
 use tunnel::openvpn::wrap::v2::ServerKey;
@@ -174,6 +174,28 @@ fn the_limits_of_a_source_count_udp_and_tcp_together() {
         arrive_by(&mut network, from, &third_packet(session, &answer));
     }
     assert_eq!(session_count(&network), MAX_PENDING_SOURCE);
+}
+
+#[test]
+fn a_few_sources_cannot_keep_all_others_out() {
+    let setup = Setup::new();
+    let mut network = without_wrap(&setup);
+    for number in 0..MAX_PENDING_SOURCE as u8 {
+        network.run(seconds(1) / 10);
+        for source in 0..(MAX_PENDING / MAX_PENDING_SOURCE) as u8 {
+            let session = SessionId([number; 8]);
+            let from = ([203, 0, 113, 100 + source], 1000 + u16::from(number)).into();
+            let answer = arrive(&mut network, from, first_packet(session)).expect("answered");
+            arrive(&mut network, from, third_packet(session, &answer));
+            network.run(seconds(1) / 250);
+        }
+    }
+    assert_eq!(session_count(&network), MAX_PENDING);
+    network.connect(CLIENT);
+    network.run(seconds(1));
+    assert!(network.is_connected(CLIENT), "one of them has made room");
+    assert_eq!(session_count(&network), MAX_PENDING);
+    assert_eq!(network.hosts[SERVER].closed.len(), 1);
 }
 
 #[test]

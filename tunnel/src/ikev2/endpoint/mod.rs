@@ -25,6 +25,7 @@ use super::ids::SessionId;
 use super::limits::{CROSSING_TIME, DOUBT_TIME, PEER_SESSIONS, RECONNECT_DELAY};
 use super::receivers::Receivers;
 use super::session::{Session, Task};
+use super::setup::half_open::HalfOpen;
 use crate::timers::Timers;
 use crate::{Now, Time};
 use crypto::Random;
@@ -169,13 +170,11 @@ impl Endpoint {
         let was_abandoned = phase.is_abandoned();
         let entry = phase.entry();
         if let Some(entry) = entry {
-            half_open.leave(now.monotonic, entry);
+            half_open.leave(now.monotonic, id, entry);
         }
         let mut next = step(phase, &mut context);
-        if let Some(Phase::HalfOpen(state)) = &mut next
-            && !half_open.has_room(&state.entry())
-        {
-            state.forget_fragments();
+        if let Some(Phase::HalfOpen(state)) = &mut next {
+            make_room(now, state, phases, half_open);
         }
         if let Some(entry) = next.as_ref().and_then(Phase::entry) {
             half_open.enter(now.monotonic, id, entry);
@@ -406,5 +405,21 @@ impl Endpoint {
     fn reschedule(&mut self, id: SessionId) {
         let next = self.phases.get(&id).and_then(Phase::next_timeout);
         self.timers.set(id, next);
+    }
+}
+
+/// Makes room for the fragments of a half-open SA, or has it drop them.
+fn make_room(
+    now: Now,
+    state: &mut HalfOpen,
+    phases: &mut HashMap<SessionId, Phase>,
+    half_open: &mut HalfOpenTable,
+) {
+    while !half_open.has_room(&state.entry()) {
+        let other = half_open.to_make_room(&state.entry()).and_then(|id| Some((id, phases.get_mut(&id)?)));
+        let Some((id, Phase::HalfOpen(other))) = other else { return state.forget_fragments() };
+        half_open.leave(now.monotonic, id, other.entry());
+        other.forget_fragments();
+        half_open.enter(now.monotonic, id, other.entry());
     }
 }

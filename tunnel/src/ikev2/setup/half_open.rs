@@ -163,7 +163,7 @@ impl HalfOpen {
     pub(crate) fn entry(&self) -> HalfOpenEntry {
         let kept = self.begun.as_ref().map_or(0, |begun| begun.first.incoming.chain.len());
         let is_waiting = self.held_until.is_some() && !self.is_refused;
-        let entry = self.entry.holding(self.channel.held() + kept, is_waiting);
+        let entry = self.entry.holding(self.channel.held(), kept, is_waiting);
         if self.job.is_some() { entry.worked_on() } else { entry }
     }
 

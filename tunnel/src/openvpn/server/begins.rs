@@ -46,11 +46,24 @@ impl Begins {
         }
     }
 
+    /// The pending sessions of the sources of which one must end before this source begins another; `None` if there is room. So a few
+    /// sources cannot keep all others out.
+    pub(super) fn crowd(&self, source: IpAddr) -> Option<usize> {
+        let most = self.pending.values().max().filter(|_| self.pending_total >= MAX_PENDING)?;
+        (*most > self.of_source(source)).then_some(*most)
+    }
+
+    /// The pending sessions of a source.
+    pub(super) fn of_source(&self, source: IpAddr) -> usize {
+        self.pending.get(&source).copied().unwrap_or_default()
+    }
+
     /// Admits a session of this source, which then counts as pending. `proof`: the cookie, which begins one session only, or
-    /// the session ID of a client that cannot return one.
+    /// the session ID of a client that cannot return one. If there is a [crowd](Self::crowd), the caller ends a session of it next.
     pub(super) fn admit(&mut self, now: Time, source: IpAddr, proof: SessionId) -> Result<(), PacketError> {
-        let count = self.pending.get(&source).copied().unwrap_or_default();
-        if count >= self.most_of_source || self.pending_total >= MAX_PENDING || self.spent.has(now, proof) {
+        let count = self.of_source(source);
+        let is_room = self.pending_total < MAX_PENDING || self.crowd(source).is_some();
+        if count >= self.most_of_source || !is_room || self.spent.has(now, proof) {
             return Err(PacketError::TooMany);
         }
         // The source first: one that has begun too many must not use up the handshakes of others.
@@ -171,6 +184,27 @@ mod tests {
         }
         assert_eq!(admitted, BEGINS);
         assert_eq!(begins.admit(at(2), IpAddr::from([198, 18, 0, 250]), proof(1 << 40)), Ok(()));
+    }
+
+    #[test]
+    fn a_source_with_fewer_sessions_comes_in_although_all_places_are_taken() {
+        let mut begins = Begins::new(true, None);
+        let source = |number: usize| IpAddr::from([198, 18, 0, number as u8]);
+        let each = MAX_PENDING / 8;
+        for number in 0..MAX_PENDING {
+            let of = source(number / each);
+            assert_eq!(begins.crowd(of), None);
+            // As slowly as buckets allow it.
+            let time = at(1) + BEGIN_INTERVAL * number as u32;
+            assert_eq!(begins.admit(time, of, proof(number as u64)), Ok(()));
+        }
+        let late = at(1000);
+        assert_eq!(begins.crowd(source(0)), None, "it has as many as any");
+        assert_eq!(begins.admit(late, source(0), proof(1 << 40)), Err(PacketError::TooMany));
+        assert_eq!(begins.crowd(source(9)), Some(each));
+        assert_eq!(begins.admit(late, source(9), proof(1 << 41)), Ok(()));
+        begins.no_longer_pending(Some(source(3)));
+        assert_eq!((begins.of_source(source(3)), begins.pending_total), (each - 1, MAX_PENDING));
     }
 
     #[test]

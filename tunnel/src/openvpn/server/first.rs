@@ -4,8 +4,7 @@ use super::begins::source;
 use super::session::{Session, Stage};
 use super::{Server, ServerWrap};
 use crate::Now;
-use crate::openvpn::action::Action;
-use crate::openvpn::action::Outbox;
+use crate::openvpn::action::{Action, Cause, Outbox};
 use crate::openvpn::channel::{Announcement, Channel, PacketError};
 use crate::openvpn::packet::{Body, Lead, Opcode, SessionId};
 use crate::openvpn::pair;
@@ -14,6 +13,7 @@ use crate::openvpn::peer_address::PeerAddress;
 use crate::openvpn::wrap::v2::Metadata;
 use crate::openvpn::wrap::{Opened, PacketId, Role, WrapError, WrapKeys, Wrapper};
 use arrayvec::ArrayVec;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,7 +128,11 @@ impl Server {
         let source = source(from);
         let has_cookie = !opened.lead.opcode.is_client_reset();
         let proof = if has_cookie { local } else { opened.session };
+        let crowd = self.begins.crowd(source);
         self.begins.admit(now.monotonic, source, proof)?;
+        if let Some(most) = crowd {
+            self.make_room(now, source, most, out);
+        }
         // Number 1 was the answer without state.
         let wrapper = Wrapper::new(keys, PacketId { number: 1, time: now.wall.as_secs() as u32 });
         let wrapper = wrapper.limited_to(self.control_packet);
@@ -168,12 +172,28 @@ impl Server {
                 is_admitted: false,
                 identity: None,
                 pending: Some(source),
+                begun: now.monotonic,
                 key_metadata: metadata,
             },
         );
         self.by_remote.insert((from, opened.session), number);
         self.handle_events(now, number, events, out);
         Ok(())
+    }
+}
+
+impl Server {
+    /// Ends the oldest session that has not authenticated, of the sources with so many of them, but not of this one.
+    fn make_room(&mut self, now: Now, but: IpAddr, most: usize, out: &mut Outbox) {
+        let pending = self
+            .sessions
+            .iter()
+            .filter_map(|(number, session)| Some((session.begun, *number, session.pending?)));
+        let of_crowd =
+            pending.filter(|(.., source)| *source != but && self.begins.of_source(*source) == most);
+        if let Some((_, number, _)) = of_crowd.min() {
+            self.end(now, number, Cause::Crowd, out);
+        }
     }
 }
 

@@ -102,6 +102,8 @@ pub(super) struct Session {
     pub(super) identity: Option<Identity>,
     /// The source that the session counts for, until the client has authenticated.
     pub(super) pending: Option<IpAddr>,
+    /// When it began.
+    pub(super) begun: Time,
     /// Of the client's key of tls-crypt-v2.
     pub(super) key_metadata: Option<Metadata>,
 }
