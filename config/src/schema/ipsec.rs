@@ -231,7 +231,7 @@ pub(super) static GROUPS: &[Node] = &[
     flag_or(
         "vpn ipsec ike-group <ike-group> ikev2-reauth",
         Type::Word(&["yes", "no"]),
-        "Reauthenticate when the IKE SA is rekeyed",
+        "Authenticate again before the lifetime ends, in place of rekeying the IKE SA",
     )
     .note("is without a value since VyOS 1.4: set it for yes, delete it for no"),
     value(

@@ -10,6 +10,7 @@ mod keys;
 mod lives;
 mod nat;
 mod proposals;
+mod reauthentication;
 mod receive_threads;
 mod refusals;
 mod rekeys;

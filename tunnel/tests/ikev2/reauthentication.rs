@@ -1,13 +1,13 @@
 //! Reauthentication: a new session replaces the old one before it ends.
 
-use crate::network::{A, B};
+use crate::network::{A, B, Network};
 use crate::sessions::closed;
 use crate::support::{
     HOUR, assert_agree, assert_nothing_leaks, assert_one_session, child, connected, seconds,
 };
 use std::collections::BTreeSet;
 use tunnel::ikev2::message::Exchange;
-use tunnel::ikev2::{CloseReason, Event};
+use tunnel::ikev2::{CloseReason, Event, Start};
 
 #[test]
 fn reauthentication_replaces_the_session_before_the_old_one_ends() {
@@ -90,6 +90,77 @@ fn reauthentication_is_tried_again_while_there_is_time() {
     assert_agree(&network, 1);
     network.run(seconds(600));
     assert_one_session(&network);
+}
+
+fn established(network: &Network, host: usize) -> usize {
+    network.hosts[host].count(|event| matches!(event, Event::Established { .. }))
+}
+
+/// The peer rekeys the IKE SA again and again: it must prove all the same who it is.
+#[test]
+fn rekeying_by_the_peer_does_not_put_off_reauthentication() {
+    for rekeys in [A, B] {
+        let (mut network, ids) = connected(49, |host, connection| {
+            connection.reauthenticate = host != rekeys;
+            connection.lifetime = if host == rekeys { 1000 * HOUR } else { HOUR };
+            connection.children[0].lifetime = 1000 * HOUR;
+        });
+        for _ in 0..18 {
+            network.run(seconds(600));
+            network.command(rekeys, |endpoint, now, out| endpoint.rekey(now, ids[rekeys], out));
+        }
+        network.run(seconds(60));
+        assert_agree(&network, 1);
+        let count = established(&network, 1 - rekeys);
+        assert!((4..=5).contains(&count), "in three hours, {rekeys} rekeys: {count}");
+    }
+}
+
+/// RFC 4478: the responder says how long an authentication counts, and the initiator begins in time.
+#[test]
+fn an_initiator_without_reauthentication_follows_the_lifetime_of_the_responder() {
+    let (mut network, _) = connected(50, |host, connection| {
+        connection.reauthenticate = host == B;
+        connection.lifetime = if host == B { HOUR } else { 24 * HOUR };
+        connection.children[0].lifetime = 1000 * HOUR;
+        if host == B {
+            connection.remote = None;
+        }
+    });
+    for _ in 0..4 * 3600 {
+        network.run(seconds(1));
+        assert!(network.hosts[A].sending(0).is_some(), "always one");
+    }
+    assert_agree(&network, 1);
+    assert!((4..=6).contains(&established(&network, B)), "{}", established(&network, B));
+    let reasons = closed(&network, B);
+    assert!(reasons.iter().all(|reason| *reason == CloseReason::ByPeer), "none has expired: {reasons:?}");
+}
+
+/// A peer that begins nothing is asked by the responder, if that may begin.
+#[test]
+fn a_responder_begins_if_the_initiator_does_not() {
+    for may_begin in [true, false] {
+        let (mut network, _) = connected(51, |host, connection| {
+            connection.reauthenticate = host == B;
+            connection.lifetime = if host == B { HOUR } else { 24 * HOUR };
+            connection.children[0].lifetime = 1000 * HOUR;
+            if host == B && may_begin {
+                connection.start = Start::OnTraffic;
+            }
+        });
+        // A does not get an answer to a new first message, so that only B can begin.
+        network.on_the_way = Some(Box::new(|datagram| {
+            let is_first = crate::network::exchange(&datagram.bytes).0 == Exchange::IkeSaInit;
+            !(is_first
+                && datagram.from.ip() == "192.0.2.1".parse::<std::net::IpAddr>().expect("literal")
+                && datagram.bytes[8..16] == [0; 8])
+        }));
+        network.run(seconds(3590));
+        assert_eq!(established(&network, B), if may_begin { 2 } else { 1 });
+        network.run(seconds(30));
+        assert_eq!(network.hosts[B].sending(0).is_some(), may_begin, "without it, the session ends");
+    }
 }
 
 #[test]

@@ -136,6 +136,9 @@ impl Endpoint {
         if let Ok(new) = self.begin(now, wanted, out) {
             self.successions.insert(new, old);
             self.succeeded.insert(old);
+        } else if let Some(Phase::Established(session)) = self.phases.get_mut(&old) {
+            // There may be a route later.
+            session.postpone_reauthentication(now.monotonic);
         }
     }
 

@@ -81,6 +81,7 @@ impl Session {
         nonces: Nonces<'_>,
         context: &mut Context<'_>,
     ) {
+        self.note_auth_lifetime(payloads, context);
         let first = request.as_ref().map(|request| request.child);
         let others = wanted.iter().copied().filter(|&child| Some(child) != first);
         self.queue.extend(others.map(Task::Child));

@@ -152,4 +152,6 @@ pub(super) struct Succession {
     pub(super) is_final: bool,
     /// A child that the peer refuses in this session, although the session has no Child SA.
     pub(super) missing: Option<usize>,
+    /// When it is due: the peer asks for reauthentication (RFC 4478), or the last attempt failed.
+    pub(super) at: Option<Time>,
 }

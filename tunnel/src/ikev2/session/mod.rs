@@ -131,7 +131,7 @@ impl Session {
         });
         let (initiated, initiator_spi) = (channel.role() == Role::Initiator, channel.spis().initiator);
         let ike = IkeSa::new(channel, (root, suite), Standing::Current, config.lifetime, context);
-        Self {
+        let mut this = Self {
             id,
             connection,
             config,
@@ -157,7 +157,9 @@ impl Session {
             succession: Succession::default(),
             closing: None,
             over: None,
-        }
+        };
+        this.begin_later(context);
+        this
     }
 
     /// Notes that the peer sent INITIAL_CONTACT.

@@ -1,14 +1,23 @@
 //! Replacement of the whole session: for reauthentication, or because the peer supports no rekeying (RFC 7296
 //! sections 1.3, 2.8.3 and 4).
+//!
+//! ```text
+//! 80 to 90 % of the lifetime   the initiator of the session begins
+//! 92 to 97 %                   the responder begins, if it can
+//! 100 %                        whichever side reauthenticates closes the session
+//! ```
+//! The responder tells the initiator its lifetime (RFC 4478). Rekeying of the IKE SA makes no difference to these times: they count
+//! from the authentication.
 
 use super::Session;
-use super::entry::Standing;
 use crate::Time;
 use crate::ikev2::cause::Cause;
 use crate::ikev2::config::Start;
 use crate::ikev2::context::Context;
-use crate::ikev2::limits::REKEY_RETRY;
+use crate::ikev2::limits::{REKEY_RETRY, SHORTEST_LIFETIME};
 use crate::ikev2::message::numbers::notify;
+use crate::ikev2::message::{Notify, Payloads};
+use std::time::Duration;
 
 impl Session {
     /// Whether the replacement is due; returns true only once.
@@ -23,12 +32,38 @@ impl Session {
         live.into_iter().chain(missing).collect()
     }
 
-    /// Starts the replacement of the session, if the local side initiates it. That is the initiator of this session,
-    /// as only its initiation is sure to be possible. If the peer supports no rekeying, the responder may initiate
-    /// too.
+    /// Starts the replacement of the session, if the local side may initiate it. Of the initiator of this session, initiation is
+    /// sure to be possible.
     pub(super) fn reauthenticate(&mut self) {
         let may_begin = self.config.remote.is_some() && self.config.start != Start::Respond;
-        self.succession.is_due |= self.initiated || (self.succession.is_final && may_begin);
+        self.succession.is_due |= self.initiated || may_begin;
+    }
+
+    /// When the responder of this session begins its replacement: later than the initiator, so that there is one.
+    pub(super) fn begin_later(&mut self, context: &mut Context<'_>) {
+        if self.config.reauthenticate && !self.initiated {
+            let at = context.late_rekey_time(self.config.lifetime);
+            self.ikes.iter_mut().for_each(|ike| ike.rekey_at = Some(at));
+        }
+    }
+
+    /// What the initiator is told: the seconds until it must have authenticated again, in network byte order (RFC 4478 section 3).
+    pub(in crate::ikev2) fn auth_lifetime(&self) -> Option<[u8; 4]> {
+        let is_told = self.config.reauthenticate && !self.initiated;
+        // One that lasts longer is unlimited.
+        let seconds = i32::try_from(self.config.lifetime.as_secs()).ok().filter(|_| is_told);
+        seconds.map(i32::to_be_bytes)
+    }
+
+    /// Notes until when the responder wants the local side to authenticate again, which must be the initiator. The time is at least
+    /// [`SHORTEST_LIFETIME`]: each authentication has its price here, too.
+    pub(super) fn note_auth_lifetime(&mut self, payloads: &Payloads<'_>, context: &mut Context<'_>) {
+        let told =
+            payloads.notify(notify::AUTH_LIFETIME).and_then(|Notify { data, .. }| (*data).try_into().ok());
+        if let Some(seconds) = told.map(u32::from_be_bytes).filter(|_| self.initiated) {
+            let lifetime = Duration::from_secs(seconds.into()).max(SHORTEST_LIFETIME);
+            self.succession.at = Some(context.rekey_time(lifetime));
+        }
     }
 
     /// Notes that the peer refuses all rekeying in this session: it may implement only the initial exchanges.
@@ -42,8 +77,6 @@ impl Session {
 
     /// The replacement failed: it is tried again later, if there is time.
     pub(in crate::ikev2) fn postpone_reauthentication(&mut self, now: Time) {
-        for ike in self.ikes.iter_mut().filter(|ike| ike.standing == Standing::Current) {
-            ike.rekey_at = Some(now + REKEY_RETRY);
-        }
+        self.succession.at = Some(now + REKEY_RETRY);
     }
 }

@@ -158,7 +158,12 @@ impl Session {
         let keys = IkeKeys::rekeyed(&old.root, suite, role, spis, nonces, shared);
         let fragments = old.channel.fragments();
         let channel = Channel::new(role, spis, (keys.sealer, keys.opener), fragments, 0);
-        let ike = IkeSa::new(channel, (keys.root, *suite), standing, self.config.lifetime, context);
+        let times = (old.rekey_at, old.expires);
+        let mut ike = IkeSa::new(channel, (keys.root, *suite), standing, self.config.lifetime, context);
+        if self.config.reauthenticate {
+            // They count from the authentication, or the peer could put off the next one for ever.
+            (ike.rekey_at, ike.expires) = times;
+        }
         self.ikes.push(ike);
         let (connection, session) = (self.connection, self.id);
         context.report(Event::Rekeyed { connection, session, suite: *suite });

@@ -94,6 +94,7 @@ impl Session {
             Some(kind @ notify::INVALID_SYNTAX) => Some(Cause::Notified(notify::name(kind))),
             _ => None,
         };
+        self.note_auth_lifetime(payloads, context);
         let is_given_up = failure.is_some();
         if let Some(cause) = failure {
             self.report_refusal(cause, context);

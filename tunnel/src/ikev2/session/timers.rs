@@ -23,7 +23,8 @@ impl Session {
         });
         let delayed = self.delayed.iter().map(|(at, _)| Some(*at));
         let keepalive = self.nat.local.then_some(self.next_keepalive);
-        let times = ikes.chain(children).chain(delayed).chain([keepalive, self.liveness_due()]);
+        let times =
+            ikes.chain(children).chain(delayed).chain([keepalive, self.liveness_due(), self.succession.at]);
         times.flatten().min()
     }
 
@@ -102,6 +103,9 @@ impl Session {
             self.reauthenticate();
         } else if is_old {
             self.enqueue(Task::RekeyIke);
+        }
+        if self.succession.at.take_if(|at| *at <= now).is_some() && self.closing.is_none() {
+            self.reauthenticate();
         }
     }
 

@@ -446,6 +446,9 @@ impl HalfOpen {
         if payloads.notify(notify::INITIAL_CONTACT).is_some() {
             session.set_initial_contact();
         }
+        let lifetime = session.auth_lifetime();
+        let lifetime = lifetime.as_ref().map(|it| Payload::Notify(Notify::new(notify::AUTH_LIFETIME, it)));
+        let list: Vec<Payload<'_>> = list.into_iter().chain(lifetime).collect();
         let nonces = Nonces { initiator: &self.init.peer_nonce, responder: &self.init.nonce };
         session.answer_first(&request.incoming, payloads, list, nonces, context);
         if payloads.configuration.is_some_and(asks_address) {
