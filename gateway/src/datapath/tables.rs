@@ -163,8 +163,12 @@ impl Peer {
         if !self.state.follows(self.endpoint.load().as_ref(), &from) || self.is_late(sa, now) {
             return false;
         }
+        // A client must not lead its packets to another one's address.
+        if let PeerState::OpenVpn(link) = &self.state {
+            return link.note_moved(from);
+        }
         self.endpoint.store(Some(from));
-        self.state.note_moved()
+        false
     }
 
     /// WireGuard: whether a packet under `sa` may have been sent before the last handshake, which has set the endpoint. It would move

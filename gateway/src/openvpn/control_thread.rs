@@ -411,24 +411,23 @@ impl<T: Transmit> ControlThread<T> {
         let Some(session) = self.session(peer) else { return };
         let Some(entry) = self.sessions.get_mut(&session) else { return };
         let PeerState::OpenVpn(link) = &entry.peer.state else { return };
-        // Before the endpoint is read: a later move is told again.
-        link.forget_moved();
-        let Some(endpoint) = entry.peer.endpoint.load() else { return };
+        let Some(endpoint) = link.take_moved() else { return };
         if let Side::Server(server) = &mut self.side {
             let (name, whose) = (&self.name, server.name_of(session));
             if server.core.handle_move(session, endpoint) {
                 tracing::info!("interface {name}: {whose} is at {endpoint} now");
                 entry.endpoint = endpoint;
+                entry.peer.endpoint.store(Some(endpoint));
             } else {
                 tracing::warn!(
                     "interface {name}: {whose} does not move to {endpoint}, the address of another client"
                 );
-                entry.peer.endpoint.store(Some(entry.endpoint));
             }
         } else if let Side::Client(client) = &mut self.side {
             tracing::info!("interface {}: the server is at {endpoint} now", self.name);
             client.core.handle_move(endpoint);
             entry.endpoint = endpoint;
+            entry.peer.endpoint.store(Some(endpoint));
         }
     }
 

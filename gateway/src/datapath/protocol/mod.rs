@@ -151,14 +151,6 @@ impl PeerState {
         matches!(self, Self::OpenVpn(link) if link.is_stream)
     }
 
-    /// Notes that the endpoint has changed; returns whether the protocol must be told.
-    pub(super) fn note_moved(&self) -> bool {
-        match self {
-            Self::WireGuard(_) | Self::Ipsec(_) => false,
-            Self::OpenVpn(link) => link.note_moved(),
-        }
-    }
-
     /// Notes that an SA batch was sent; returns whether the timers of the protocol must be told.
     #[inline]
     pub(super) fn note_sent(&self, now: Time, is_data: bool) -> bool {

@@ -1,12 +1,13 @@
 //! OpenVPN: the first word of a data packet names the SA, peers are found by prefix, and a client may move.
 
 use super::{PacketType, Room, Wire};
+use arc_swap::ArcSwapOption;
 use crossbeam_utils::CachePadded;
 use packet::header::ip::{Ipv4Header, Ipv6Header, MAXIMUM};
 use packet::header::udp::UdpHeader;
-use packet::{DropReason, PackedEndpoint};
+use packet::{DropReason, Endpoint, PackedEndpoint};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use tunnel::openvpn::activity::Activity;
 use tunnel::openvpn::data::Header;
 use tunnel::openvpn::limits::LONGEST_PACKET;
@@ -69,8 +70,9 @@ pub struct Link {
     pub fitting: Option<usize>,
     /// Whether packets are carried by a TCP connection, which the session is bound to.
     pub(super) is_stream: bool,
-    /// Whether the endpoint has changed, and the control thread has not asked where it is.
-    moved: AtomicBool,
+    /// Where an authentic packet has come from, other than the endpoint, that the control thread has not judged yet: another client
+    /// may be there.
+    moved: ArcSwapOption<Endpoint>,
     /// The bits of the DS field that are copied outside (`passtos`).
     ds_mask: u8,
     /// Bytes outside of packets other than pings, if they are counted (`inactive`).
@@ -85,7 +87,7 @@ impl Link {
             follows,
             fitting,
             is_stream: false,
-            moved: AtomicBool::new(false),
+            moved: ArcSwapOption::empty(),
             ds_mask: 0,
             data: None,
         }
@@ -121,14 +123,15 @@ impl Link {
         }
     }
 
-    /// Notes that the endpoint has changed; returns whether the control thread must be told.
-    pub(super) fn note_moved(&self) -> bool {
-        !self.moved.swap(true, Ordering::AcqRel)
+    /// Notes that an authentic packet has come from there, and not from the endpoint; returns whether the control thread must be told.
+    pub fn note_moved(&self, from: Endpoint) -> bool {
+        let is_known = self.moved.load().as_deref() == Some(&from);
+        !is_known && self.moved.swap(Some(Arc::new(from))).is_none()
     }
 
-    /// The control thread asks for the endpoint, and is told about the next move again.
-    pub fn forget_moved(&self) {
-        self.moved.store(false, Ordering::Release);
+    /// Where that was; the control thread is told about the next move again.
+    pub fn take_moved(&self) -> Option<Endpoint> {
+        self.moved.swap(None).as_deref().copied()
     }
 
     /// The length fields of the outer headers are the only limit for packets: larger ones are fragmented outside. TCP is told
@@ -194,9 +197,11 @@ mod tests {
     #[test]
     fn a_move_is_told_once_until_it_is_read() {
         let link = Link::new(Arc::default(), true, None);
-        assert!(link.note_moved() && !link.note_moved());
-        link.forget_moved();
-        assert!(link.note_moved());
+        let [one, other] =
+            ["192.0.2.1:1", "192.0.2.1:2"].map(|it| Endpoint::new(it.parse().expect("literal")));
+        assert!(link.note_moved(one) && !link.note_moved(one) && !link.note_moved(other));
+        assert_eq!((link.take_moved(), link.take_moved()), (Some(other), None));
+        assert!(link.note_moved(one));
     }
 
     #[test]
