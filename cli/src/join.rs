@@ -114,6 +114,7 @@ pub(crate) fn run(Arguments { token, interface, allow, json, api }: Arguments) -
     let head_office: Vec<IpAddr> = token.addresses.iter().copied().chain([server.ip()]).collect();
     let here = Here {
         addresses: &own_addresses(&interface)?,
+        tunnels: &branch.other_tunnels(&interface),
         host_name: token.host_name.as_deref(),
         head_office: &head_office,
         allowed: &allow,

@@ -105,9 +105,16 @@ impl Gateway {
                 networks.map(|net| (net.trunc(), format!("interface {} of this machine", found.name))),
             );
         }
+        let tunnels = self.other_tunnels(&enrollment.interface);
+        taken.extend(tunnels.into_iter().map(|(interface, net)| (net, format!("a tunnel of {interface}"))));
         // A peer for everything has the rest.
         taken.retain(|(net, _)| net.prefix_len() > 0);
         Ok(taken)
+    }
+
+    /// What tunnels of other interfaces lead to, with their names.
+    pub(crate) fn other_tunnels(&self, interface: &str) -> Vec<(String, IpNet)> {
+        gateway::daemon::protected_elsewhere(&self.settings, interface)
     }
 
     /// Puts edits in force, and saves the configuration; what is warned of.

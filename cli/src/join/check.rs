@@ -19,6 +19,8 @@ const SHORTEST: [u8; 2] = [8, 16];
 pub(super) struct Here<'a> {
     /// Its addresses with their networks, and the interfaces that have them, but for the one of the tunnel.
     pub(super) addresses: &'a [(String, IpNet)],
+    /// What its other tunnels lead to, with their interfaces.
+    pub(super) tunnels: &'a [(String, IpNet)],
     /// The domain name of head office in the token.
     pub(super) host_name: Option<&'a str>,
     /// The addresses of head office in the token, and the one that has answered.
@@ -161,6 +163,11 @@ fn check_network(network: IpNet, here: &Here<'_>) -> Result<(), Failure> {
     if let Some((name, own)) = here.addresses.iter().find(|(_, own)| own.trunc().contains(&network)) {
         return Err(format!("{text}, which is behind {name} here: {own}\n  fix: {allow}").into());
     }
+    // A network beside a tunnel for everything is meant, and around a closer one it takes nothing from it.
+    let is_taken = |(_, tunnel): &&(String, IpNet)| tunnel.prefix_len() > 0 && tunnel.contains(&network);
+    if let Some((name, tunnel)) = here.tunnels.iter().find(is_taken) {
+        return Err(format!("{text}, and a tunnel of {name} leads to {tunnel}\n  fix: {allow}").into());
+    }
     if let Some(address) = here.head_office.iter().find(|address| network.contains(*address)) {
         return Err(format!(
             "{text}: its own address {address}, which the tunnel itself is sent to, is in it\n  \
@@ -188,7 +195,14 @@ mod tests {
         let addresses = [("eth0".to_owned(), net("192.0.2.7/24")), ("eth1".to_owned(), net("10.2.0.1/24"))];
         let allowed: Vec<IpNet> = allowed.iter().map(|it| net(it)).collect();
         let head_office = ["198.51.100.1".parse().expect("literal")];
-        let here = Here { addresses: &addresses, host_name, head_office: &head_office, allowed: &allowed };
+        let tunnels = ["10.4.0.0/16", "0.0.0.0/0"].map(|it| ("ipsec0".to_owned(), net(it)));
+        let here = Here {
+            addresses: &addresses,
+            tunnels: &tunnels,
+            host_name,
+            head_office: &head_office,
+            allowed: &allowed,
+        };
         check(granted, &here).map_err(|error| error.to_string())
     }
 
@@ -240,6 +254,8 @@ mod tests {
         for (granted, said) in [
             (networks(&["10.2.0.0/25", "10.2.0.128/25"]), "behind eth1"),
             (networks(&["10.2.0.0/24"]), "--allow 10.2.0.0/24"),
+            (networks(&["10.4.0.0/16"]), "a tunnel of ipsec0 leads to 10.4.0.0/16"),
+            (networks(&["10.4.7.0/24"]), "--allow 10.4.7.0/24"),
             (networks(&["0.0.0.0/0"]), "much more than a site"),
             (networks(&["0.0.0.0/1", "128.0.0.0/1"]), "much more than a site"),
             (networks(&["::/0"]), "--allow ::/0"),

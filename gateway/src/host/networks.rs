@@ -47,16 +47,30 @@ pub struct Surroundings<'a> {
 }
 
 impl Networks {
-    /// What is to be known for both: what is excepted must be so in both.
+    /// What is to be known for both. What bypasses the tunnels of one must do so in the other, or not be protected there.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
+        let bypasses = |it: &IpNet| self.lets(it) && other.lets(it);
+        let near: BTreeSet<IpNet> = self.near.union(&other.near).copied().filter(bypasses).collect();
+        let excepted = self.excepted.union(&other.excepted).copied().filter(bypasses).collect();
         for (prefix, ours) in other.behind {
             self.behind.entry(prefix).or_default().extend(ours);
         }
-        self.near.extend(other.near);
-        self.near.retain(|prefix| !self.behind.contains_key(prefix));
+        self.near = near.into_iter().filter(|prefix| !self.behind.contains_key(prefix)).collect();
+        self.excepted = excepted;
+        self.is_routed_elsewhere &= other.is_routed_elsewhere;
         self.is_served |= other.is_served;
         self
+    }
+
+    /// Whether packets to a network may leave beside these tunnels.
+    fn lets(&self, network: &IpNet) -> bool {
+        let length = |around: Option<&IpNet>| around.map(IpNet::prefix_len);
+        let of = |prefix: &&IpNet| prefix.contains(network);
+        let protected = length(self.behind.keys().filter(of).max_by_key(|it| it.prefix_len()));
+        let excepted = self.near.iter().chain(&self.excepted).filter(of).max_by_key(|it| it.prefix_len());
+        // The closer one counts.
+        length(excepted) >= protected
     }
 
     /// Whether nothing is to be known.
@@ -201,4 +215,57 @@ fn source(ours: &BTreeSet<IpNet>, remote: IpNet, addresses: &[IpNet]) -> Option<
     let of_family =
         addresses.iter().map(IpNet::addr).filter(|address| address.is_ipv4() == remote.addr().is_ipv4());
     of_family.filter(|address| !address.is_loopback()).find(is_inside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn net(text: &str) -> IpNet {
+        text.parse().expect("literal")
+    }
+
+    fn networks(behind: &[&str], near: &[&str], excepted: &[&str]) -> Networks {
+        let all = |texts: &[&str]| texts.iter().map(|text| net(text)).collect();
+        Networks {
+            behind: behind.iter().map(|prefix| (net(prefix), BTreeSet::new())).collect(),
+            near: all(near),
+            excepted: all(excepted),
+            ..Networks::default()
+        }
+    }
+
+    #[test]
+    fn an_exception_of_one_policy_opens_nothing_that_the_other_protects() {
+        let plain = networks(&["10.0.0.0/8"], &[], &[]);
+        for with in [
+            networks(&["10.0.0.0/8"], &["10.1.0.0/16"], &[]),
+            networks(&["10.0.0.0/8"], &[], &["10.1.0.0/16"]),
+        ] {
+            for both in [plain.clone().and(with.clone()), with.clone().and(plain.clone())] {
+                assert!(both.exceptions().is_empty(), "{both:?}");
+            }
+            assert_eq!(with.clone().and(with.clone()).exceptions(), [net("10.1.0.0/16")].into());
+            // The other policy has nothing to do with it.
+            let apart = networks(&["172.16.0.0/12"], &[], &[]);
+            assert_eq!(apart.clone().and(with.clone()).exceptions(), [net("10.1.0.0/16")].into());
+            assert_eq!(with.and(apart).exceptions(), [net("10.1.0.0/16")].into());
+        }
+        // A part of what the other excepts.
+        let wide = networks(&["10.0.0.0/8"], &[], &["10.1.0.0/16"]);
+        let part = networks(&["10.0.0.0/8"], &[], &["10.1.2.0/24"]);
+        assert_eq!(wide.and(part.clone()).exceptions(), [net("10.1.2.0/24")].into());
+        let closer = networks(&["10.0.0.0/8", "10.1.2.0/23"], &[], &["10.1.0.0/16"]);
+        assert!(closer.and(part).exceptions().is_empty(), "a tunnel lies between");
+        // Near in one, and behind a peer in the other.
+        let near = networks(&["10.0.0.0/8"], &["10.1.0.0/16"], &[]);
+        assert!(near.and(networks(&["10.1.0.0/16"], &[], &[])).exceptions().is_empty());
+    }
+
+    #[test]
+    fn routes_are_set_if_either_policy_wants_them() {
+        let elsewhere = Networks { is_routed_elsewhere: true, ..networks(&["10.0.0.0/8"], &[], &[]) };
+        assert!(!elsewhere.clone().and(networks(&["10.0.0.0/8"], &[], &[])).is_routed_elsewhere);
+        assert!(elsewhere.clone().and(elsewhere).is_routed_elsewhere);
+    }
 }

@@ -69,10 +69,12 @@ pub enum Proof {
 }
 
 /// Verifies the MACs of received messages, and creates cookies.
+#[derive(ZeroizeOnDrop)]
 pub struct CookieChecker {
     mac1_key: [u8; 32],
     cookie_key: [u8; 32],
     secret: [u8; 32],
+    #[zeroize(skip)]
     secret_since: Option<Time>,
 }
 
