@@ -97,11 +97,6 @@ inside() {
 packages=(rustc cargo rust-src cmake make gcc g++ clang bindgen python3-venv g++-aarch64-linux-gnu g++-arm-linux-gnueabihf
   libstd-rust-dev:arm64 libstd-rust-dev:armhf lld musl-dev musl-dev:arm64 musl-dev:armhf qemu-user libc6:arm64 libc6:armhf libgcc-s1:arm64 libgcc-s1:armhf)
 
-# Where this machine has its packages from.
-mirror() {
-  apt-get indextargets --format '$(REPO_URI)' 'Label: Debian' 'Component: main' | head -n 1
-}
-
 install_package() {
   say "apt-get install $1"
   DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$1" > /dev/null
@@ -115,7 +110,7 @@ set_up() {
   mkdir -p "$root"
   say "debootstrap forky, a minute"
   # An older debootstrap knows no forky; all of Debian's suites are made by one script.
-  debootstrap --variant=minbase --include=ca-certificates forky "$root" "${MIRROR:-$(mirror)}" \
+  debootstrap --variant=minbase --include=ca-certificates forky "$root" "${MIRROR:-$(scripts/debian-mirror.sh)}" \
     /usr/share/debootstrap/scripts/sid > .peers/cross.log 2>&1 || fail "debootstrap: $(tail -n 3 .peers/cross.log)"
   cp /etc/resolv.conf "$root/etc/resolv.conf"
   # Certificates that the host trusts, of a mirror for example.

@@ -230,9 +230,10 @@ fi
 
 # OpenVPN of Debian's testing release, with its libraries beside: epoch keys came with 2.7.
 fetch_openvpn() {
-  local folder=$work/openvpn apt
+  local folder=$work/openvpn apt mirror
+  mirror=$(scripts/debian-mirror.sh) || return 1
   mkdir -p "$work/lists/partial" "$work/cache" "$work/archives/partial" "$work/tree"
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian testing main" \
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror testing main" \
     > "$work/sources.list"
   apt=(-qq -y -o "Dir::Etc::sourcelist=$work/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$work/lists"
     -o Dir::State::status=/dev/null -o "Dir::Cache=$work/cache" -o "Dir::Cache::archives=$work/archives" -o Debug::NoLocking=1)

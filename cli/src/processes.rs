@@ -20,7 +20,7 @@ pub(crate) enum Process {
     Run(run::Arguments),
     /// Serve one WireGuard interface, to be configured with wg and wg-quick
     Wireguard(wireguard::Arguments),
-    /// Serve one OpenVPN interface from OpenVPN's own files: UDP with certificates
+    /// Serve one OpenVPN interface from OpenVPN's own files, as server, client or site
     #[cfg(feature = "openvpn")]
     Openvpn(openvpn::Arguments),
     /// Run the IPsec gateway of DPDK's ipsec-secgw from its files and command line, or check them

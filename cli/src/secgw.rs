@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
     /// Print findings as JSON
     #[arg(long)]
     json: bool,
-    /// Refuse what only Postern takes: default routes, policies with ike, and udp-encap on SAs without offload
+    /// Refuse what only Postern takes: default routes, policies with ike, lifetimes of SAs, --address, and udp-encap on SAs without offload
     #[arg(long)]
     strict: bool,
     /// Where postern show secgw asks: /run/postern/secgw.sock, or secgw@NAMESPACE.sock if that is taken
