@@ -79,7 +79,7 @@ pub(super) fn save(session: &mut Session, line: &Line<'_>) -> Result<Reply, Fail
     }
     if !now.refused.is_empty() {
         let places = now.refused.join(", ");
-        let fix = "fix: postern status says why; a commit or postern reload tries again";
+        let fix = "fix: see postern status; then postern reload, or a commit that changes it";
         let _ = write!(warning, "Warning: {places}: saved, but not in force, as it was refused\n  {fix}\n\n");
     }
     let text = written(&now, &name)?;

@@ -155,7 +155,7 @@ impl Ledger {
             saved: digest(text.bytes()) == state.saved,
             confirm,
             read_only: self.archive.as_ref().err().cloned(),
-            refused: state.running.refused().iter().map(ToString::to_string).collect(),
+            refused: state.running.refused().keys().map(ToString::to_string).collect(),
             text: text.as_str().unwrap_or_default().into(),
         }
     }

@@ -230,7 +230,7 @@ impl Daemon {
     pub async fn apply(&mut self, settings: Settings, policy: Policy) -> Refused {
         let terms = match policy {
             Policy::EachPath => Terms::EachPath,
-            Policy::AllOrNothing => Terms::AllBut(BTreeSet::new()),
+            Policy::AllOrNothing => Terms::AllBut(BTreeMap::new()),
         };
         self.apply_on(&terms, settings).await
     }
@@ -255,10 +255,11 @@ impl Daemon {
             self.shown.add_refused(shown_refusals(&refused).filter(|(path, _)| pending.contains(path)));
             return refused;
         }
+        let unchanged = interfaces(&refused);
         if !refused.is_empty() {
-            self.context.host.close_refused(&protected);
+            self.context.host.close_refused(&protected, &unchanged);
         }
-        self.context.host.release(Some(&protected));
+        self.context.host.release(Some((&protected, &unchanged)));
         self.engine_rules = rules;
         self.shown.set_refused(shown_refusals(&refused).collect());
         let advised =
@@ -341,6 +342,17 @@ impl Daemon {
 #[derive(Debug, thiserror::Error)]
 #[error("interface {0} was deleted by another program\n  fix: postern reload")]
 struct Deleted(String);
+
+/// The interfaces of which something was refused: they may be as they were before.
+fn interfaces(refused: &Refused) -> BTreeSet<String> {
+    let lasting = refused.iter().filter(|(_, refusal)| !refusal.is_temporary());
+    let name = |path: &Path| match path.words()[..] {
+        ["interfaces", _, name, ..] => Some(name.to_owned()),
+        ["vpn", "ipsec", ..] => Some(crate::ipsec::NAME.to_owned()),
+        _ => None,
+    };
+    lasting.filter_map(|(path, _)| name(path)).collect()
+}
 
 /// Refusals as the API shows them.
 fn shown_refusals(refused: &Refused) -> impl Iterator<Item = (Path, model::Refused)> {

@@ -1,19 +1,20 @@
 //! The configuration in force.
 
-use crate::service::Refused;
+use crate::service::{Refusal, Refused};
 use config::{Path, Text, Tree};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The configuration in force. What it means is kept by the services, each its part. Clones share it.
 ///
 /// Parts of it may be refused by the machine, as a port was taken at the start for example. They stay in it: so a commit about other
-/// things keeps closed what they protect, a saved file has them, and they are tried again with each commit, reload and start.
+/// things keeps closed what they protect, and a saved file has them. A reload and a restart try them again, and a commit that changes
+/// them.
 #[derive(Clone)]
 pub struct Running {
     tree: Tree,
     text: Arc<Text>,
-    refused: Arc<BTreeSet<Path>>,
+    refused: Arc<BTreeMap<Path, String>>,
 }
 
 impl Running {
@@ -40,40 +41,50 @@ impl Running {
     /// The same, of which this was refused. What is tried again by itself does not count.
     #[must_use]
     pub fn but(self, refused: &Refused) -> Self {
-        let refused = refused.iter().filter(|(_, refusal)| !refusal.is_temporary());
-        Self { refused: Arc::new(refused.map(|(path, _)| path.clone()).collect()), ..self }
+        let refused = lasting(refused).map(|(path, refusal)| (path.clone(), refusal.to_string()));
+        Self { refused: Arc::new(refused.collect()), ..self }
     }
 
-    /// What comes back of this, if `refused` was refused of it: those parts are as in `now`, which is in force. What was refused before
-    /// that too stays here.
+    /// What comes back of this, if `refused` was refused of it: a part that `now` has too is refused, and not in force in either. Of the
+    /// others, `now` stays in force.
     #[must_use]
     pub fn back_from(&self, now: &Tree, refused: &Refused) -> Self {
-        let mut tree = self.tree();
-        let new =
-            refused.iter().filter(|(path, refusal)| !refusal.is_temporary() && !self.refused.contains(*path));
-        for (path, _) in new {
-            tree.take_over(path, now);
+        let (mut tree, mut left) = (self.tree(), BTreeMap::new());
+        for (path, refusal) in lasting(refused) {
+            if self.has_as(path, now) {
+                left.insert(path.clone(), refusal.to_string());
+            } else {
+                tree.take_over(path, now);
+            }
         }
-        let refused = self.refused.iter().filter(|path| refused.contains_key(*path)).cloned().collect();
-        Self { refused: Arc::new(refused), ..Self::new(&tree) }
+        Self { refused: Arc::new(left), ..Self::new(&tree) }
     }
 
-    /// The parts that are not in force as they are here.
-    pub fn refused(&self) -> &BTreeSet<Path> {
+    /// The parts that are not in force as they are here, and why.
+    pub fn refused(&self) -> &BTreeMap<Path, String> {
         &self.refused
     }
 
     /// Those of them that another configuration has too: it does not fail by them.
-    pub fn refused_in(&self, new: &Tree) -> BTreeSet<Path> {
-        let is_same = |path: &&Path| self.tree.at(&path.words()) == new.at(&path.words());
-        self.refused.iter().filter(is_same).cloned().collect()
+    pub fn refused_in(&self, new: &Tree) -> BTreeMap<Path, String> {
+        let kept = self.refused.iter().filter(|(path, _)| self.has_as(path, new));
+        kept.map(|(path, why)| (path.clone(), why.clone())).collect()
     }
+
+    /// Whether another configuration has the same at this place.
+    pub fn has_as(&self, path: &Path, other: &Tree) -> bool {
+        self.tree.at(&path.words()) == other.at(&path.words())
+    }
+}
+
+/// What is not tried again by itself.
+fn lasting(refused: &Refused) -> impl Iterator<Item = (&Path, &Refusal)> {
+    refused.iter().filter(|(_, refusal)| !refusal.is_temporary())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::Refusal;
 
     #[test]
     fn a_part_that_was_refused_fails_nothing_until_it_is_changed() {
@@ -86,17 +97,19 @@ mod tests {
             [(path("wg1"), refusal(false)), (path("wg2"), refusal(false)), (path("wg3"), refusal(true))];
         let running = Running::new(&read(file)).but(&Refused::from(refused));
         assert_eq!(running.tree(), read(file));
-        let both = BTreeSet::from([path("wg1"), path("wg2")]);
-        assert_eq!(running.refused(), &both);
-        assert_eq!(running.refused_in(&read(&file.replace("wg0 mtu 1400", "wg0 mtu 1300"))), both);
+        let places = |refused: &BTreeMap<Path, String>| refused.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(places(running.refused()), [path("wg1"), path("wg2")]);
+        let other = running.refused_in(&read(&file.replace("wg0 mtu 1400", "wg0 mtu 1300")));
+        assert_eq!(&other, running.refused());
         let changed = running.refused_in(&read(&file.replace("wg1 mtu 1400", "wg1 mtu 1300")));
-        assert_eq!(changed, [path("wg2")].into());
-        let now = read(&file.replace("1400", "1300"));
+        assert_eq!(places(&changed), [path("wg2")]);
+        let gone = running.refused_in(&read("set interfaces wireguard wg1 mtu 1400"));
+        assert_eq!(places(&gone), [path("wg1")]);
+        // On the way back, what the commit had changed stays as it made it, and what it had not is no matter of it.
+        let now = read(&file.replace("wg0 mtu 1400", "wg0 mtu 1300"));
         let fails = Refused::from([(path("wg0"), refusal(false)), (path("wg1"), refusal(false))]);
         let back = running.back_from(&now, &fails);
-        assert_eq!(back.tree(), read(&file.replace("wg0 mtu 1400", "wg0 mtu 1300")), "wg0 cannot go back");
-        assert_eq!(back.refused(), &[path("wg1")].into());
-        let gone = running.refused_in(&read("set interfaces wireguard wg1 mtu 1400"));
-        assert_eq!(gone, [path("wg1")].into());
+        assert_eq!(back.tree(), now);
+        assert_eq!(places(back.refused()), [path("wg1")]);
     }
 }

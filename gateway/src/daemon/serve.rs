@@ -294,10 +294,11 @@ impl<T: Fn(Event)> Server<T> {
         let refused = stop.unless_ordered(Box::pin(self.daemon.apply(settings, Policy::EachPath))).await?;
         fault::point("applied");
         self.transactions.now_waits(&refused, &self.daemon);
-        let running = undone.before.back_from(&ledger.running().tree(), &refused);
-        // What was refused before does not keep it from being undone.
+        let now = ledger.running().tree();
+        let running = undone.before.back_from(&now, &refused);
+        // What the commit has not changed does not keep it from being undone.
         let (mut refused, _) = without_retried(refused);
-        refused.retain(|path, _| !undone.before.refused().contains(path));
+        refused.retain(|path, _| !undone.before.has_as(path, &now));
         let is_undone = refused.is_empty();
         if !is_undone {
             undone.cannot_be_undone(&refused);

@@ -19,7 +19,7 @@ use crate::host::occupied;
 use crate::service::{Context, Phase, Policy, Refusal, Refused, Service, Step};
 use crate::tunnel_interface::binding::{RELEASE, becomes_free};
 use config::{Path, Settings};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A step of one of the services, by its number.
 type Numbered = (usize, Step);
@@ -43,15 +43,21 @@ struct NotBegun(Path);
 pub(super) enum Terms {
     /// It is in force.
     EachPath,
-    /// It is not either, unless the part is one of these, which were refused before.
-    AllBut(BTreeSet<Path>),
+    /// It is not either, unless the part is one of these, which were refused before, for these reasons. They are left as they are: to try
+    /// them again may end what serves.
+    AllBut(BTreeMap<Path, String>),
 }
+
+/// A part was refused before, and the commit does not change it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct RefusedBefore(String);
 
 impl Terms {
     /// The policy for a part.
     fn of(&self, path: &Path) -> Policy {
         match self {
-            Self::AllBut(before) if !before.contains(path) => Policy::AllOrNothing,
+            Self::AllBut(before) if !before.contains_key(path) => Policy::AllOrNothing,
             Self::EachPath | Self::AllBut(_) => Policy::EachPath,
         }
     }
@@ -61,6 +67,17 @@ impl Terms {
         let is_allowed =
             |(path, refusal): (&Path, &Refusal)| refusal.is_temporary() || self.of(path) == Policy::EachPath;
         refused.iter().all(is_allowed)
+    }
+
+    /// Takes out the steps of what was refused before, which is refused still.
+    fn leave(&self, steps: &mut Vec<Numbered>, refused: &mut Refused) {
+        let Self::AllBut(before) = self else { return };
+        steps.retain(|(_, step)| {
+            let Some(why) = before.get(&step.path) else { return true };
+            let refusal = || Refusal::new(RefusedBefore(why.clone()), false);
+            refused.entry(step.path.clone()).or_insert_with(refusal);
+            false
+        });
     }
 
     /// What keeps a configuration from being in force.
@@ -93,7 +110,7 @@ pub(super) async fn would_refuse(
     settings: Settings,
     context: &Context,
 ) -> Refused {
-    let (_, refused) = plan(services, settings, &Terms::AllBut(BTreeSet::new()), context).await;
+    let (_, refused) = plan(services, settings, &Terms::AllBut(BTreeMap::new()), context).await;
     for service in services {
         service.finish().await;
     }
@@ -113,6 +130,7 @@ async fn plan(
         steps.extend(planned.steps.into_iter().map(|step| (number, step)));
         refused.extend(planned.refused);
     }
+    terms.leave(&mut steps, &mut refused);
     let needed: BTreeSet<u16> = steps.iter().flat_map(|(_, step)| step.needs.iter().copied()).collect();
     steps.sort_by_key(|(_, step)| order(step, &needed));
     refuse_ports(services, &steps, terms, context, &mut refused).await;

@@ -91,7 +91,8 @@ impl Transactions {
         let header = self.header(&request, &ready.candidate);
         let Ready { candidate: Candidate { tree, text, settings, warnings: all, .. }, .. } = ready;
         let before = self.ledger.running();
-        let terms = Terms::AllBut(before.refused_in(&tree));
+        let known = before.refused_in(&tree);
+        let terms = Terms::AllBut(known.clone());
         let new = Running::printed(tree, text);
         let pending = match prepare(&archive, header, &new).await {
             Ok(pending) => pending,
@@ -113,16 +114,20 @@ impl Transactions {
         let header = match publish(&archive, pending, kept).await {
             Ok(header) => header,
             Err(error) => {
-                self.undo(before, daemon).await;
+                self.undo(before, &new.tree(), daemon).await;
                 return Some(Err(error.into()));
             }
         };
         self.warned = all.into_iter().collect();
         let provisional = header.confirm.map(|confirm| Provisional::new(header.revision, confirm, before));
         let confirm = provisional.as_ref().map(|it| it.shown(since_boot()));
-        self.ledger.put_in_force(new.but(&refused), header.revision, provisional);
+        let new = new.but(&refused);
+        // Why they are not in force may be something else now.
+        let again = new.refused().values().filter(|why| !known.values().any(|known| known == *why));
+        let again: Vec<String> = again.map(|why| format!("{why}\n  it was refused before")).collect();
+        self.ledger.put_in_force(new, header.revision, provisional);
         tell(&header, &ready.changes);
-        let warnings = ready.warnings.into_iter().chain(self.not_told(&refused)).collect();
+        let warnings = ready.warnings.into_iter().chain(self.not_told(&refused)).chain(again).collect();
         self.now_waits(&refused, daemon);
         Some(Ok(Committed { revision: header.revision, changes: ready.changes, warnings, confirm }))
     }
@@ -145,9 +150,9 @@ impl Transactions {
     }
 
     /// Goes back to what was in force before a commit that could not be recorded. What cannot is tried again.
-    async fn undo(&self, before: Running, daemon: &mut Daemon) {
+    async fn undo(&self, before: Running, now: &Tree, daemon: &mut Daemon) {
         let Some((_, settings, _)) = checked(before.tree()) else { return };
-        let terms = Terms::AllBut(before.refused().clone());
+        let terms = Terms::AllBut(before.refused_in(now));
         let refused = daemon.apply(settings, Policy::EachPath).await;
         if terms.allow(&refused) {
             return;

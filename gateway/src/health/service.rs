@@ -57,12 +57,13 @@ impl Service for HealthService {
         let wanted = Served { health, watched: Arc::new(std::mem::take(&mut settings.watched)) };
         let mut plan = Planned::default();
         if wanted != self.served {
-            for (path, error) in wanted.health.iter().flat_map(|wanted| bad_programs(wanted, context)) {
+            for error in wanted.health.iter().flat_map(|wanted| bad_programs(wanted, context)) {
                 // A program that is missing is run as soon as it exists.
                 if error.error.is_temporary() {
                     tracing::warn!("{error}");
                 } else {
-                    plan.refused.insert(path, Refusal::new(error, false));
+                    // Nothing of it changes.
+                    plan.refused.insert(path(), Refusal::new(error, false));
                 }
             }
             if plan.refused.is_empty() {
@@ -115,12 +116,11 @@ fn path() -> Path {
 }
 
 /// The programs that may not be run, or are not there.
-fn bad_programs(wanted: &Health, context: &Context) -> Vec<(Path, BadProgram)> {
+fn bad_programs(wanted: &Health, context: &Context) -> Vec<BadProgram> {
     let folders = context.health.folders();
     let bad = wanted.receivers.iter().filter_map(|(name, receiver)| {
         let error = program(receiver.exec.as_deref()?, &folders).err()?;
-        let path = Path::new(["service", "health", "alert", name, "exec"]);
-        Some((path, BadProgram { name: name.clone(), error }))
+        Some(BadProgram { name: name.clone(), error })
     });
     bad.collect()
 }

@@ -56,7 +56,8 @@ use restore::{Outcome, Wanted};
 use rules::ValidMark;
 use sharing::Sharing;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -264,28 +265,43 @@ impl Host {
         state.held = Some(without_interfaces(&merged(&state.wanted, &state.kept)));
     }
 
-    /// Closes what parts of a configuration are to protect that were refused: until [`Self::release`] all of it, and from then on what
-    /// no interface has.
-    pub fn close_refused(&self, protected: &BTreeMap<String, Wants>) {
+    /// Closes what parts of a configuration are to protect that were refused: what no interface was made for, and, until
+    /// [`Self::release`], all that is for interfaces that may be as they were, which are `unchanged`.
+    pub fn close_refused(&self, protected: &BTreeMap<String, Wants>, unchanged: &BTreeSet<String>) {
         let mut state = self.lock();
         for (name, wants) in protected {
-            state.wanted.entry(name.clone()).or_insert_with(|| wants.without_interface());
+            let closed = wants.without_interface();
+            match state.wanted.entry(name.clone()) {
+                Entry::Vacant(entry) => _ = entry.insert(closed),
+                // What a former configuration closed, which has had no interface either. An earlier daemon may have left more.
+                Entry::Occupied(mut entry) if entry.get().is_closed() && entry.get().left_in.is_none() => {
+                    entry.insert(closed);
+                }
+                Entry::Occupied(_) => {}
+            }
         }
+        let of_unchanged: Wanted = protected
+            .iter()
+            .filter(|(name, _)| unchanged.contains(*name))
+            .map(|(name, wants)| (name.clone(), wants.without_interface()))
+            .collect();
         let held = state.held.take().unwrap_or_default();
-        state.held = Some(merged(&held, &without_interfaces(protected)));
+        state.held = Some(merged(&held, &of_unchanged));
     }
 
-    /// Opens what was only held, but for what a configuration protects of which a part was refused: these are its wants. Without
-    /// a configuration, what was closed stays so.
-    pub fn release(&self, protected: Option<&BTreeMap<String, Wants>>) {
+    /// Opens what was only held, but for what a configuration protects of which a part was refused: these are its wants, and the
+    /// interfaces that may be as they were. Without a configuration, what was closed stays so.
+    pub fn release(&self, configured: Option<(&BTreeMap<String, Wants>, &BTreeSet<String>)>) {
         let mut state = self.lock();
         let held = state.held.take().unwrap_or_default();
-        if let Some(protected) = protected {
+        if let Some((protected, unchanged)) = configured {
             // No service knows what was refused before anything was made of it.
-            state
-                .wanted
-                .retain(|name, wants| protected.contains_key(name) || *wants != wants.without_interface());
-            state.kept = kept::left(&held, protected, &state.wanted);
+            state.wanted.retain(|name, wants| protected.contains_key(name) || !wants.is_closed());
+            // Interfaces that are served may protect a prefix in parts, around their server.
+            let is_served = |name: &String| state.wanted.get(name).is_some_and(|wants| !wants.is_closed());
+            let closed = protected.iter().filter(|(name, _)| unchanged.contains(*name) || !is_served(name));
+            let closed: Wanted = closed.map(|(name, wants)| (name.clone(), wants.clone())).collect();
+            state.kept = kept::left(&held, &closed, &state.wanted);
             kept::log(&state.kept);
         }
         match state.restore() {

@@ -49,6 +49,11 @@ impl Wants {
         }
     }
 
+    /// Whether it has no interface.
+    pub(super) fn is_closed(&self) -> bool {
+        *self == self.without_interface()
+    }
+
     /// What it protects.
     pub fn prefixes(&self) -> impl Iterator<Item = IpNet> {
         self.closed.iter().map(|(prefix, _)| *prefix).chain(self.networks.behind.keys().copied())

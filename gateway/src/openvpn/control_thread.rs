@@ -411,13 +411,14 @@ impl<T: Transmit> ControlThread<T> {
         let Some(session) = self.session(peer) else { return };
         let Some(entry) = self.sessions.get_mut(&session) else { return };
         let PeerState::OpenVpn(link) = &entry.peer.state else { return };
-        let Some(endpoint) = link.take_moved() else { return };
+        let Some(endpoint) = link.moved().filter(|it| !entry.peer.endpoint.is(it)) else { return };
         if let Side::Server(server) = &mut self.side {
             let (name, whose) = (&self.name, server.name_of(session));
             if server.core.handle_move(session, endpoint) {
                 tracing::info!("interface {name}: {whose} is at {endpoint} now");
                 entry.endpoint = endpoint;
                 entry.peer.endpoint.store(Some(endpoint));
+                self.judge_again();
             } else {
                 tracing::warn!(
                     "interface {name}: {whose} does not move to {endpoint}, the address of another client"
@@ -428,6 +429,15 @@ impl<T: Transmit> ControlThread<T> {
             client.core.handle_move(endpoint);
             entry.endpoint = endpoint;
             entry.peer.endpoint.store(Some(endpoint));
+        }
+    }
+
+    /// An address has become free: a client that was refused it may be there.
+    fn judge_again(&self) {
+        for entry in self.sessions.values() {
+            if let PeerState::OpenVpn(link) = &entry.peer.state {
+                link.judge_again();
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use super::ids::ConnectionId;
 use super::ids::SessionId;
 use super::instances::Instances;
 use super::job::{Job, Work};
-use super::limits::{UNAUTHENTICATED_REPORT_INTERVAL, UNAUTHENTICATED_REPORTS};
+use super::limits::{LATE, UNAUTHENTICATED_REPORT_INTERVAL, UNAUTHENTICATED_REPORTS};
 use super::nat::Path;
 use super::receivers::Receivers;
 use super::retransmission::Datagrams;
@@ -246,10 +246,12 @@ impl Context<'_> {
         self.now + lifetime.mul_f64(part)
     }
 
-    /// The time at which the responder replaces a session that the initiator has not: after 92 to 97 % of its lifetime.
+    /// The time at which the responder replaces a session that the initiator has not: 3 to 8 % of its lifetime before the end, or a few
+    /// minutes.
     pub(super) fn late_rekey_time(&mut self, lifetime: Duration) -> Time {
-        let part = 0.92 + 0.05 * self.fraction();
-        self.now + lifetime.mul_f64(part)
+        let fraction = self.fraction();
+        let left = lifetime.mul_f64(0.08 - 0.05 * fraction).min(LATE.mul_f64(1.0 - 0.5 * fraction));
+        self.now + (lifetime - left)
     }
 
     fn fraction(&mut self) -> f64 {

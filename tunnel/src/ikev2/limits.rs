@@ -93,6 +93,8 @@ pub const DOUBT_TIME: Duration = Duration::from_secs(2);
 /// A peer that holds packets of another peer is dead if it has not answered for this time, which is six checks with
 /// the default timers. It may have come back under another identity, and would otherwise wait for minutes.
 pub const CONTESTED_TIME: Duration = Duration::from_secs(30);
+/// The longest time before the end of its lifetime at which the responder replaces a session.
+pub const LATE: Duration = Duration::from_secs(300);
 /// The delay before a failed rekeying is tried again.
 pub const REKEY_RETRY: Duration = Duration::from_secs(10);
 /// An SA that the peer has replaced is deleted locally if the peer has not deleted it after this time.

@@ -3,7 +3,7 @@
 use crate::network::{A, B, Network};
 use crate::sessions::closed;
 use crate::support::{
-    HOUR, assert_agree, assert_nothing_leaks, assert_one_session, child, connected, seconds,
+    HOUR, assert_agree, assert_nothing_leaks, assert_one_session, child, connected, connection, seconds,
 };
 use std::collections::BTreeSet;
 use tunnel::ikev2::message::Exchange;
@@ -137,13 +137,37 @@ fn an_initiator_without_reauthentication_follows_the_lifetime_of_the_responder()
     assert!(reasons.iter().all(|reason| *reason == CloseReason::ByPeer), "none has expired: {reasons:?}");
 }
 
+/// The lifetime was unlimited, and the peer rekeys.
+#[test]
+fn a_new_lifetime_counts_from_the_authentication_too() {
+    let (mut network, ids) = connected(53, |_, connection| {
+        connection.lifetime = 100_000 * HOUR;
+        connection.children[0].lifetime = 100_000 * HOUR;
+    });
+    network.run(10 * HOUR);
+    for host in [A, B] {
+        let mut config = connection(host);
+        config.children[0].lifetime = 100_000 * HOUR;
+        (config.lifetime, config.reauthenticate) = (HOUR, true);
+        network.command(host, |endpoint, now, out| {
+            assert!(endpoint.update_connection(now, ids[host], config, &[Some(0)], out));
+        });
+    }
+    network.run(seconds(60));
+    assert_eq!(established(&network, B), 2, "it is long over");
+    assert_agree(&network, 1);
+    network.run(3 * HOUR);
+    assert!((5..=7).contains(&established(&network, B)), "{}", established(&network, B));
+    assert_agree(&network, 1);
+}
+
 /// A peer that begins nothing is asked by the responder, if that may begin.
 #[test]
 fn a_responder_begins_if_the_initiator_does_not() {
-    for may_begin in [true, false] {
+    for (may_begin, lifetime) in [(true, HOUR), (false, HOUR), (true, seconds(60)), (false, seconds(60))] {
         let (mut network, _) = connected(51, |host, connection| {
             connection.reauthenticate = host == B;
-            connection.lifetime = if host == B { HOUR } else { 24 * HOUR };
+            connection.lifetime = if host == B { lifetime } else { 24 * HOUR };
             connection.children[0].lifetime = 1000 * HOUR;
             if host == B && may_begin {
                 connection.start = Start::OnTraffic;
@@ -156,9 +180,9 @@ fn a_responder_begins_if_the_initiator_does_not() {
                 && datagram.from.ip() == "192.0.2.1".parse::<std::net::IpAddr>().expect("literal")
                 && datagram.bytes[8..16] == [0; 8])
         }));
-        network.run(seconds(3590));
+        network.run(lifetime - seconds(6));
         assert_eq!(established(&network, B), if may_begin { 2 } else { 1 });
-        network.run(seconds(30));
+        network.run(seconds(10));
         assert_eq!(network.hosts[B].sending(0).is_some(), may_begin, "without it, the session ends");
     }
 }

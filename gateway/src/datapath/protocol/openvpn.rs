@@ -7,7 +7,7 @@ use packet::header::ip::{Ipv4Header, Ipv6Header, MAXIMUM};
 use packet::header::udp::UdpHeader;
 use packet::{DropReason, Endpoint, PackedEndpoint};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tunnel::openvpn::activity::Activity;
 use tunnel::openvpn::data::Header;
 use tunnel::openvpn::limits::LONGEST_PACKET;
@@ -70,9 +70,11 @@ pub struct Link {
     pub fitting: Option<usize>,
     /// Whether packets are carried by a TCP connection, which the session is bound to.
     pub(super) is_stream: bool,
-    /// Where an authentic packet has come from, other than the endpoint, that the control thread has not judged yet: another client
-    /// may be there.
+    /// Where the last authentic packet has come from that did not come from the endpoint. The control thread judges it, as another
+    /// client may be there.
     moved: ArcSwapOption<Endpoint>,
+    /// Whether the control thread was told, and has not asked yet.
+    is_told: AtomicBool,
     /// The bits of the DS field that are copied outside (`passtos`).
     ds_mask: u8,
     /// Bytes outside of packets other than pings, if they are counted (`inactive`).
@@ -88,6 +90,7 @@ impl Link {
             fitting,
             is_stream: false,
             moved: ArcSwapOption::empty(),
+            is_told: AtomicBool::new(false),
             ds_mask: 0,
             data: None,
         }
@@ -125,13 +128,22 @@ impl Link {
 
     /// Notes that an authentic packet has come from there, and not from the endpoint; returns whether the control thread must be told.
     pub fn note_moved(&self, from: Endpoint) -> bool {
-        let is_known = self.moved.load().as_deref() == Some(&from);
-        !is_known && self.moved.swap(Some(Arc::new(from))).is_none()
+        if self.moved.load().as_deref() == Some(&from) {
+            return false;
+        }
+        self.moved.store(Some(Arc::new(from)));
+        !self.is_told.swap(true, Ordering::AcqRel)
     }
 
-    /// Where that was; the control thread is told about the next move again.
-    pub fn take_moved(&self) -> Option<Endpoint> {
-        self.moved.swap(None).as_deref().copied()
+    /// Where that was; the control thread is told about the next place, and of this one no more.
+    pub fn moved(&self) -> Option<Endpoint> {
+        self.is_told.store(false, Ordering::Release);
+        self.moved.load().as_deref().copied()
+    }
+
+    /// What was refused may be accepted now: the control thread is told again.
+    pub fn judge_again(&self) {
+        self.moved.store(None);
     }
 
     /// The length fields of the outer headers are the only limit for packets: larger ones are fragmented outside. TCP is told
@@ -200,7 +212,11 @@ mod tests {
         let [one, other] =
             ["192.0.2.1:1", "192.0.2.1:2"].map(|it| Endpoint::new(it.parse().expect("literal")));
         assert!(link.note_moved(one) && !link.note_moved(one) && !link.note_moved(other));
-        assert_eq!((link.take_moved(), link.take_moved()), (Some(other), None));
+        assert_eq!(link.moved(), Some(other));
+        assert!(!link.note_moved(other), "it was judged");
+        assert!(link.note_moved(one));
+        assert_eq!(link.moved(), Some(one));
+        link.judge_again();
         assert!(link.note_moved(one));
     }
 

@@ -195,6 +195,7 @@ impl<T: Transmit> ControlThread<T> {
 
     fn closed(&mut self, now: Now, session: SessionNumber, address: PeerAddress, cause: &Cause) {
         let entry = self.sessions.remove(&session);
+        self.judge_again();
         self.history.closed(session, address, entry.is_some(), cause, now.wall);
         self.say_closed(session, entry.is_some(), cause);
         let was_connected = entry.is_some();

@@ -364,7 +364,8 @@ impl Endpoint {
         self.failed.remove(&new.connection());
         let (mut losers, mut doubtful) = (self.surplus(new), Vec::new());
         for (other, old) in self.with_peer_of(new) {
-            if other == id || old.is_closing() {
+            // The old one goes once the new one has its children.
+            if other == id || old.is_closing() || self.successions.get(&id) == Some(&other) {
                 continue;
             }
             let crossed = old.initiated() != new.initiated() && now.monotonic - old.since() < CROSSING_TIME;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 impl Endpoint {
     /// Replaces the configuration of a connection whose addresses, identities and credentials stay the same. Its
-    /// sessions go on, and the new values apply from the next rekeying. `places` maps each old child to its new
+    /// sessions go on, and the new values apply from the next rekeying, or authentication. `places` maps each old child to its new
     /// index. Children without one are deleted; new children are set up if we initiate the connection.
     ///
     /// Returns false and changes nothing while a Child SA is being negotiated.

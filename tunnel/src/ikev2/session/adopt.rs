@@ -40,6 +40,7 @@ impl Session {
         // The change may have removed the reason of a refusal.
         self.refused = HashMap::new();
         self.config = config;
+        self.count_again(context);
         for child in &self.children {
             self.occupy(child.inbound, child.child, [&child.local, &child.remote], context);
         }

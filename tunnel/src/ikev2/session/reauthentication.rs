@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! 80 to 90 % of the lifetime   the initiator of the session begins
-//! 92 to 97 %                   the responder begins, if it can
+//! 3 to 8 % before the end      the responder begins, if it can, or some minutes before
 //! 100 %                        whichever side reauthenticates closes the session
 //! ```
 //! The responder tells the initiator its lifetime (RFC 4478). Rekeying of the IKE SA makes no difference to these times: they count
@@ -44,6 +44,25 @@ impl Session {
         if self.config.reauthenticate && !self.initiated {
             let at = context.late_rekey_time(self.config.lifetime);
             self.ikes.iter_mut().for_each(|ike| ike.rekey_at = Some(at));
+        }
+    }
+
+    /// The configuration has changed: the times of a new lifetime count from the authentication too. If they have passed, the next one is
+    /// due soon.
+    pub(super) fn count_again(&mut self, context: &mut Context<'_>) {
+        if !self.config.reauthenticate {
+            return;
+        }
+        let lifetime = self.config.lifetime;
+        let begins =
+            if self.initiated { context.rekey_time(lifetime) } else { context.late_rekey_time(lifetime) };
+        let (now, age) = (context.now, context.now - self.since);
+        let left = |whole: Duration, least: Duration| now + whole.saturating_sub(age).max(least);
+        let (begins, ends) =
+            (left(begins - now, REKEY_RETRY), left(lifetime, REKEY_RETRY + SHORTEST_LIFETIME));
+        for ike in &mut self.ikes {
+            ike.rekey_at = ike.rekey_at.map(|rekey_at| rekey_at.min(begins));
+            ike.expires = ike.expires.min(ends);
         }
     }
 

@@ -50,7 +50,8 @@ impl Begins {
     /// sources cannot keep all others out.
     pub(super) fn crowd(&self, source: IpAddr) -> Option<usize> {
         let most = self.pending.values().max().filter(|_| self.pending_total >= MAX_PENDING)?;
-        (*most > self.of_source(source)).then_some(*most)
+        // A source with one less would only take its place.
+        (*most > self.of_source(source) + 1).then_some(*most)
     }
 
     /// The pending sessions of a source.

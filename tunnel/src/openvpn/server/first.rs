@@ -130,9 +130,6 @@ impl Server {
         let proof = if has_cookie { local } else { opened.session };
         let crowd = self.begins.crowd(source);
         self.begins.admit(now.monotonic, source, proof)?;
-        if let Some(most) = crowd {
-            self.make_room(now, source, most, out);
-        }
         // Number 1 was the answer without state.
         let wrapper = Wrapper::new(keys, PacketId { number: 1, time: now.wall.as_secs() as u32 });
         let wrapper = wrapper.limited_to(self.control_packet);
@@ -160,6 +157,9 @@ impl Server {
         if let Err(error) = handled {
             self.begins.no_longer_pending(Some(source));
             return Err(error);
+        }
+        if let Some(most) = crowd {
+            self.make_room(now, source, most, out);
         }
         let number = self.new_number();
         let engine = Arc::clone(&self.engine);
