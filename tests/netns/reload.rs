@@ -66,7 +66,8 @@ fn a_refused_change_leaves_everything_as_it_was_and_is_tried_again() {
     );
     drop(taken);
     let said = a.reload();
-    assert!(said.contains("+ interfaces wireguard wg0 mtu 1300") && said.contains("is in force"), "{said}");
+    let change = "interfaces wireguard wg0: in force now, refused before";
+    assert!(said.contains(change) && said.contains(" is in force"), "{said}");
     let addresses = lab.ip("a", "address show wg0").expect("it is there");
     assert!(addresses.contains("mtu 1300") && addresses.contains("10.67.0.1"), "{addresses}");
 }

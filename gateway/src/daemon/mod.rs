@@ -257,7 +257,7 @@ impl Daemon {
         }
         let unchanged = interfaces(&refused);
         if !refused.is_empty() {
-            self.context.host.close_refused(&protected, &unchanged);
+            self.context.host.close_refused(&protected);
         }
         self.context.host.release(Some((&protected, &unchanged)));
         self.engine_rules = rules;

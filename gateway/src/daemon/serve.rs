@@ -326,8 +326,9 @@ impl<T: Fn(Event)> Server<T> {
         let Read { tree, settings, warnings, hash, .. } = read;
         let kept = settings.commit_revisions;
         let ledger = Arc::clone(&self.transactions.ledger);
-        let old = ledger.running().tree();
-        let changes: Vec<String> = diff::diff(&old, &tree).iter().map(ToString::to_string).collect();
+        let before = ledger.running();
+        let old = before.tree();
+        let mut changes: Vec<String> = diff::diff(&old, &tree).iter().map(ToString::to_string).collect();
         for change in &changes {
             tracing::info!("{change}");
         }
@@ -336,6 +337,11 @@ impl<T: Fn(Event)> Server<T> {
         let refused = self.daemon.apply(settings, Policy::EachPath).await;
         self.transactions.now_waits(&refused, &self.daemon);
         let running = Running::new(&tree).but(&refused);
+        let again = before.refused_in(&tree).into_keys().filter(|path| !running.refused().contains_key(path));
+        for change in again.map(|path| format!("{path}: in force now, refused before")) {
+            tracing::info!("{change}");
+            changes.push(change);
+        }
         let (refused, retried) = without_retried(refused);
         // and what went meanwhile is not in force.
         let gone = forget(&mut self.removed, &mut self.daemon);

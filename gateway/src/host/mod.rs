@@ -265,9 +265,8 @@ impl Host {
         state.held = Some(without_interfaces(&merged(&state.wanted, &state.kept)));
     }
 
-    /// Closes what parts of a configuration are to protect that were refused: what no interface was made for, and, until
-    /// [`Self::release`], all that is for interfaces that may be as they were, which are `unchanged`.
-    pub fn close_refused(&self, protected: &BTreeMap<String, Wants>, unchanged: &BTreeSet<String>) {
+    /// Closes what parts of a configuration are to protect that were refused before anything was made of them.
+    pub fn close_refused(&self, protected: &BTreeMap<String, Wants>) {
         let mut state = self.lock();
         for (name, wants) in protected {
             let closed = wants.without_interface();
@@ -280,13 +279,6 @@ impl Host {
                 Entry::Occupied(_) => {}
             }
         }
-        let of_unchanged: Wanted = protected
-            .iter()
-            .filter(|(name, _)| unchanged.contains(*name))
-            .map(|(name, wants)| (name.clone(), wants.without_interface()))
-            .collect();
-        let held = state.held.take().unwrap_or_default();
-        state.held = Some(merged(&held, &of_unchanged));
     }
 
     /// Opens what was only held, but for what a configuration protects of which a part was refused: these are its wants, and the
