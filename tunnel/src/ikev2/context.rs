@@ -251,7 +251,7 @@ impl Context<'_> {
     pub(super) fn late_rekey_time(&mut self, lifetime: Duration) -> Time {
         let fraction = self.fraction();
         let left = lifetime.mul_f64(0.08 - 0.05 * fraction).min(LATE.mul_f64(1.0 - 0.5 * fraction));
-        self.now + (lifetime - left)
+        self.now + lifetime.saturating_sub(left)
     }
 
     fn fraction(&mut self) -> f64 {

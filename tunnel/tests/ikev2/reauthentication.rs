@@ -180,7 +180,7 @@ fn a_responder_begins_if_the_initiator_does_not() {
                 && datagram.from.ip() == "192.0.2.1".parse::<std::net::IpAddr>().expect("literal")
                 && datagram.bytes[8..16] == [0; 8])
         }));
-        network.run(lifetime - seconds(6));
+        network.run(lifetime.saturating_sub(seconds(6)));
         assert_eq!(established(&network, B), if may_begin { 2 } else { 1 });
         network.run(seconds(10));
         assert_eq!(network.hosts[B].sending(0).is_some(), may_begin, "without it, the session ends");
