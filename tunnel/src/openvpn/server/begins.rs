@@ -48,7 +48,7 @@ impl Begins {
 
     /// The pending sessions of the sources of which one must end before this source begins another; `None` if there is room. So a few
     /// sources cannot keep all others out.
-    pub(super) fn crowd(&self, source: IpAddr) -> Option<usize> {
+    fn crowd(&self, source: IpAddr) -> Option<usize> {
         let most = self.pending.values().max().filter(|_| self.pending_total >= MAX_PENDING)?;
         // A source with one less would only take its place.
         (*most > self.of_source(source) + 1).then_some(*most)
@@ -60,10 +60,17 @@ impl Begins {
     }
 
     /// Admits a session of this source, which then counts as pending. `proof`: the cookie, which begins one session only, or
-    /// the session ID of a client that cannot return one. If there is a [crowd](Self::crowd), the caller ends a session of it next.
-    pub(super) fn admit(&mut self, now: Time, source: IpAddr, proof: SessionId) -> Result<(), PacketError> {
+    /// the session ID of a client that cannot return one. Returns the [crowd](Self::crowd) of
+    /// which the caller ends a session, if there is one.
+    pub(super) fn admit(
+        &mut self,
+        now: Time,
+        source: IpAddr,
+        proof: SessionId,
+    ) -> Result<Option<usize>, PacketError> {
         let count = self.of_source(source);
-        let is_room = self.pending_total < MAX_PENDING || self.crowd(source).is_some();
+        let crowd = self.crowd(source);
+        let is_room = self.pending_total < MAX_PENDING || crowd.is_some();
         if count >= self.most_of_source || !is_room || self.spent.has(now, proof) {
             return Err(PacketError::TooMany);
         }
@@ -80,7 +87,7 @@ impl Begins {
         }
         self.pending.insert(source, count + 1);
         self.pending_total += 1;
-        Ok(())
+        Ok(crowd)
     }
 
     /// A session that fails at once is not pending, but has cost a handshake.
@@ -184,7 +191,7 @@ mod tests {
             }
         }
         assert_eq!(admitted, BEGINS);
-        assert_eq!(begins.admit(at(2), IpAddr::from([198, 18, 0, 250]), proof(1 << 40)), Ok(()));
+        assert_eq!(begins.admit(at(2), IpAddr::from([198, 18, 0, 250]), proof(1 << 40)), Ok(None));
     }
 
     #[test]
@@ -197,13 +204,13 @@ mod tests {
             assert_eq!(begins.crowd(of), None);
             // As slowly as buckets allow it.
             let time = at(1) + BEGIN_INTERVAL * number as u32;
-            assert_eq!(begins.admit(time, of, proof(number as u64)), Ok(()));
+            assert_eq!(begins.admit(time, of, proof(number as u64)), Ok(None));
         }
         let late = at(1000);
         assert_eq!(begins.crowd(source(0)), None, "it has as many as any");
         assert_eq!(begins.admit(late, source(0), proof(1 << 40)), Err(PacketError::TooMany));
         assert_eq!(begins.crowd(source(9)), Some(each));
-        assert_eq!(begins.admit(late, source(9), proof(1 << 41)), Ok(()));
+        assert_eq!(begins.admit(late, source(9), proof(1 << 41)), Ok(Some(each)));
         begins.no_longer_pending(Some(source(3)));
         assert_eq!((begins.of_source(source(3)), begins.pending_total), (each - 1, MAX_PENDING));
     }

@@ -128,8 +128,7 @@ impl Server {
         let source = source(from);
         let has_cookie = !opened.lead.opcode.is_client_reset();
         let proof = if has_cookie { local } else { opened.session };
-        let crowd = self.begins.crowd(source);
-        self.begins.admit(now.monotonic, source, proof)?;
+        let crowd = self.begins.admit(now.monotonic, source, proof)?;
         // Number 1 was the answer without state.
         let wrapper = Wrapper::new(keys, PacketId { number: 1, time: now.wall.as_secs() as u32 });
         let wrapper = wrapper.limited_to(self.control_packet);
@@ -180,9 +179,7 @@ impl Server {
         self.handle_events(now, number, events, out);
         Ok(())
     }
-}
 
-impl Server {
     /// Ends the oldest session that has not authenticated, of the sources with so many of them, but not of this one.
     fn make_room(&mut self, now: Now, but: IpAddr, most: usize, out: &mut Outbox) {
         let pending = self
